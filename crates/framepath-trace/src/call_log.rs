@@ -136,7 +136,10 @@ impl CallLog {
                 }
                 ProbeEvent::Loaded(process) => self.attach_stopped(process),
                 ProbeEvent::Forked(process) => self.forked.push((process, now_ns())),
-                ProbeEvent::Named { .. } | ProbeEvent::Waits(_) | ProbeEvent::Woken { .. } => {}
+                ProbeEvent::Named { .. }
+                | ProbeEvent::Filter { .. }
+                | ProbeEvent::Waits(_)
+                | ProbeEvent::Woken { .. } => {}
             }
         }
     }
@@ -182,6 +185,9 @@ impl CallLog {
                 calls.push(event);
             }
             ProbeEvent::Named { process, object, media, name } => names.set(process, object, media, &name),
+            ProbeEvent::Filter { process, graph, filter, place, name } => {
+                names.set_filter(process, filter, &name, graph, place);
+            }
             ProbeEvent::Waits(call) => waits.push(call),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}

@@ -15,7 +15,7 @@ use crate::calls::{Call, CallEvent, Phase};
 const LONGEST: usize = 40;
 
 /// Greatest number of filters in a graph that is looked at.
-const FILTERS: usize = 64;
+pub(crate) const FILTERS: usize = 64;
 
 /// Filters of every graph that say nothing: its ends, and changes of format.
 const PLAIN: [&str; 8] =
@@ -138,6 +138,13 @@ impl ObjectNames {
     pub(crate) fn add_object(&mut self, process: i32, address: u64, name: String, kind: i64) {
         self.objects.insert((process, address), Named { name, media: Media::of(kind) });
         self.given.insert((process, address));
+    }
+
+    /// Adds the filter at place `index` of the graph at `graph`. Its name ends with a zero if it is shorter.
+    pub(crate) fn set_filter(&mut self, process: i32, address: u64, name: &[u8], graph: u64, index: u64) {
+        if let Some(name) = name_of(name) {
+            self.add_filter(process, address, &name, graph, index);
+        }
     }
 
     /// Adds the filter at place `index` of the graph at `graph`. The filters of a graph come in their order.

@@ -9,6 +9,7 @@ use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
 use crate::calls::{Call, CallItem, CallSite, Phase};
+use crate::names::FILTERS;
 
 const SIGSTOP: i32 = libc::SIGSTOP;
 const SIGCONT: i32 = libc::SIGCONT;
@@ -42,6 +43,8 @@ pub(crate) const TAG_LOADED: i32 = 0x1004;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
+/// Bits of the tag below the place of a filter in its graph.
+pub(crate) const PLACE_SHIFT: i32 = 16;
 
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
@@ -134,12 +137,35 @@ impl Maps<'_> {
                 read_name(&mut program, index as i32, format);
                 self.send(&mut program, self.ring, NO_WAKEUP);
             }
-            // Filters are several objects, which are read from outside, while the graph is new.
-            Call::OpenGraph => self.send(&mut program, self.urgent, FORCE_WAKEUP),
+            Call::OpenGraph => self.send_filters(&mut program, index as i32, &end),
             _ => {}
         }
         program.place(end).exit(0);
         program
+    }
+
+    /// Sends a record for each filter of the AVFilterGraph whose address is in R8: the array is at 8, its length at 16, and
+    /// an AVFilterContext has the AVFilter at 8, which begins with its name. Jumps to `end` behind the last one.
+    fn send_filters(&self, program: &mut Assembler, index: i32, end: &Label) {
+        // The reads of one filter fail and leave zeros, or all read what the graph has.
+        for place in 0..FILTERS as i32 {
+            program.store_value(R10, TAG, index | NAMED | place << PLACE_SHIFT);
+            program.copy(R9, R8).add(R9, 16);
+            read_user(program, SCRATCH, 4);
+            program.load(R1, R10, SCRATCH).shift_left(R1, 32).shift_right(R1, 32);
+            program.jump_if(R1, Condition::NotAbove, place, end);
+            program.copy(R9, R8).add(R9, 8);
+            read_user(program, SCRATCH, 8);
+            program.load(R9, R10, SCRATCH).add(R9, 8 * place);
+            read_user(program, FIELDS[1], 8);
+            program.load(R9, R10, FIELDS[1]).add(R9, 8);
+            for _ in 0..2 {
+                read_user(program, SCRATCH, 8);
+                program.load(R9, R10, SCRATCH);
+            }
+            read_user(program, FIELDS[2], NAME_BYTES as i32);
+            self.send(program, self.ring, NO_WAKEUP);
+        }
     }
 
     /// Program at the function that the loader calls for debuggers: stops the process.

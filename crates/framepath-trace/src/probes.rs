@@ -15,10 +15,10 @@ use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKin
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
 
-use crate::calls::{CALL_SITES, CallEvent, CallSite, NO_PTS, Phase};
+use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
 use crate::probe_programs::{
-    LEAVE, Maps, NAME_BYTES, NAMED, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_WAITS, TAG_WOKEN,
+    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_WAITS, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 
@@ -52,6 +52,8 @@ pub(crate) enum ProbeEvent {
     /// A call has made an object ready: its process and address, the kind of its stream, and its name, which ends with a
     /// zero if it is shorter.
     Named { process: i32, object: u64, media: u32, name: [u8; NAME_BYTES] },
+    /// A graph of filters is ready: its process and address, and the address, place and name of one of its filters.
+    Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
     /// A thread begins to wait in a system call.
     Waits(SystemCall),
     /// A waiting thread was woken up.
@@ -366,6 +368,11 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             let mut name = [0; NAME_BYTES];
             for (to, word) in name.chunks_exact_mut(8).zip(&words[5..]) {
                 to.copy_from_slice(&word.to_ne_bytes());
+            }
+            let site = CALL_SITES.get((tag & 0xff) as usize)?;
+            if site.call == Call::OpenGraph {
+                let place = (tag >> PLACE_SHIFT) as u64;
+                return Some(ProbeEvent::Filter { process, graph: object, filter: data, place, name });
             }
             ProbeEvent::Named { process, object, media: (data >> 32) as u32, name }
         }

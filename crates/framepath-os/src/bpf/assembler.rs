@@ -70,6 +70,8 @@ pub enum Condition {
     Equal = 0x15,
     /// Inequality.
     NotEqual = 0x55,
+    /// Less or equal, without signs.
+    NotAbove = 0xb5,
 }
 
 /// Place to which a jump leads.
