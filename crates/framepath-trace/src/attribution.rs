@@ -118,6 +118,13 @@ impl TraceFacts<'_> {
             .any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
     }
 
+    /// Returns the begin of the thread's first call with an item that begins at `from_ns` or later.
+    pub(crate) fn next_call(&self, thread: i32, from_ns: u64) -> Option<u64> {
+        let indices = self.calls.get(&thread)?;
+        let next = indices.partition_point(|index| self.spans[*index].enter_ns < from_ns);
+        indices.get(next).map(|index| self.spans[*index].enter_ns)
+    }
+
     /// Returns the thread's calls with items that overlap the time.
     fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &CallSpan> {
         self.overlapping(&self.calls, thread, from_ns, to_ns)

@@ -12,6 +12,7 @@ use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
+use crate::marks::{Mark, MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
@@ -30,6 +31,7 @@ pub(crate) struct CallLog {
     source: Source,
     names: ObjectNames,
     calls: Vec<CallEvent>,
+    marks: Vec<Mark>,
     waits: Vec<SystemCall>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
@@ -105,6 +107,7 @@ impl CallLog {
             source,
             names: ObjectNames::default(),
             calls,
+            marks: Vec::new(),
             waits,
             wake_ups,
             count,
@@ -138,6 +141,7 @@ impl CallLog {
                 ProbeEvent::Forked(process) => self.forked.push((process, now_ns())),
                 ProbeEvent::Named { .. }
                 | ProbeEvent::Filter { .. }
+                | ProbeEvent::Marked(_)
                 | ProbeEvent::Waits(_)
                 | ProbeEvent::Woken { .. } => {}
             }
@@ -160,7 +164,7 @@ impl CallLog {
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
         self.attach_forked();
-        let CallLog { source, names, calls, waits, wake_ups, .. } = self;
+        let CallLog { source, names, calls, marks, waits, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
@@ -188,6 +192,7 @@ impl CallLog {
             ProbeEvent::Filter { process, graph, filter, place, name } => {
                 names.set_filter(process, filter, &name, graph, place);
             }
+            ProbeEvent::Marked(mark) => marks.push(mark),
             ProbeEvent::Waits(call) => waits.push(call),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
@@ -224,7 +229,13 @@ impl CallLog {
         self.calls.sort_by_key(|event| event.at_ns);
         self.waits.sort_by_key(|call| call.at_ns);
         self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
-        let spans = spans(&self.calls);
+        self.marks.sort_by_key(|mark| mark.at_ns);
+        let marked = MarkedFrames::of(&self.marks);
+        let mut spans = spans(&self.calls);
+        if !self.marks.is_empty() {
+            // A program that names its frames itself is shown by its own stages.
+            spans = mark_spans(&self.marks);
+        }
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
         let found = identify(&spans, &self.names);
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
@@ -232,8 +243,11 @@ impl CallLog {
         facts.limits = self.limits;
         // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
         let pads = pad_ledgers(&facts);
-        let (streams, ambiguous) =
-            if pads.is_empty() { (ledgers(&found, &facts), found.ambiguous) } else { (pads, 0) };
+        let (streams, ambiguous) = match (self.marks.is_empty(), pads.is_empty()) {
+            (false, _) => (marked.ledgers(&facts), 0),
+            (true, true) => (ledgers(&found, &facts), found.ambiguous),
+            (true, false) => (pads, 0),
+        };
         let codecs = facts.codecs();
         CallFindings {
             level: Some(level),

@@ -39,6 +39,8 @@ pub enum Call {
     PadPush,
     /// `gst_clock_id_wait(GstClockID, GstClockTimeDiff *)`: a sink waits for the time of a buffer.
     ClockWait,
+    /// Time in which a thread has a frame that the program names itself.
+    Mark,
 }
 
 impl Call {

@@ -40,9 +40,11 @@ impl StreamLedger {
             self.frames,
             shown(&self.from),
             shown(&last.unwrap_or_default()),
-            match self.others {
-                0 => "; every packet is one of them".to_owned(),
-                n => format!("; {n} more packets without a frame at the end"),
+            match (self.from.as_str(), self.others) {
+                ("demux", 0) => "; every packet is one of them".to_owned(),
+                ("demux", n) => format!("; {n} more packets without a frame at the end"),
+                (_, 0) => String::new(),
+                (_, n) => format!("; {n} more began and did not get there"),
             }
         )?;
         let is_used = |cause: &Cause| {

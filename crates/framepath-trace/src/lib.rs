@@ -19,6 +19,7 @@
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
+//! | `marks`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
@@ -48,6 +49,7 @@ mod frame_ledger;
 mod frame_text;
 mod identify;
 mod library;
+mod marks;
 mod names;
 mod pad_frames;
 mod preload;
@@ -58,8 +60,12 @@ mod recording;
 mod report;
 mod spans;
 mod stage_limits;
+mod static_probes;
 mod thread_times;
 mod timeline;
+
+/// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.
+pub const FRAME_HEADER: &str = include_str!("../include/framepath_frame.h");
 
 pub use calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 pub use error::TraceError;

@@ -120,7 +120,8 @@ impl ObjectNames {
             | Call::ReceiveFrame
             | Call::FilterOutput
             | Call::ReceivePacket
-            | Call::ClockWait => None,
+            | Call::ClockWait
+            | Call::Mark => None,
         };
         if let Some(named) = named {
             self.objects.insert(key, named);

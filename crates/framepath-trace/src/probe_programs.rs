@@ -40,6 +40,8 @@ pub(crate) const TAG_WOKEN: i32 = 0x1001;
 pub(crate) const TAG_FORKED: i32 = 0x1002;
 pub(crate) const TAG_EXECUTED: i32 = 0x1003;
 pub(crate) const TAG_LOADED: i32 = 0x1004;
+pub(crate) const TAG_MARKED: i32 = 0x1005;
+pub(crate) const TAG_MARKED_END: i32 = 0x1006;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
@@ -173,6 +175,24 @@ impl Maps<'_> {
         let mut program = Assembler::new();
         begin(&mut program, TAG_LOADED);
         self.stop(&mut program);
+        program.exit(0);
+        program
+    }
+
+    /// Program at a static probe of framepath_frame.h, `frame` or, with `is_end`, `frame_end`.
+    pub(crate) fn mark(&self, is_end: bool) -> Assembler {
+        let mut program = Assembler::new();
+        program.copy(R6, R1);
+        begin(&mut program, if is_end { TAG_MARKED_END } else { TAG_MARKED });
+        program.load(R1, R6, registers::ARGUMENTS[0]).store(R10, FIELDS[0], R1);
+        if !is_end {
+            address(&mut program, R1, FIELDS[2]);
+            program
+                .set(R2, NAME_BYTES as i32)
+                .load(R3, R6, registers::ARGUMENTS[1])
+                .call(Helper::ReadUserText);
+        }
+        self.send(&mut program, self.ring, NO_WAKEUP);
         program.exit(0);
         program
     }

@@ -17,10 +17,13 @@ use framepath_os::process::{children, running};
 
 use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
+use crate::marks::{Mark, stage_name};
 use crate::probe_programs::{
-    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_WAITS, TAG_WOKEN,
+    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_MARKED,
+    TAG_MARKED_END, TAG_WAITS, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
+use crate::static_probes::static_probes;
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
 const RING_BYTES: usize = 4 << 20;
@@ -31,6 +34,9 @@ const CALLS: u32 = 65_536;
 
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
+
+/// Provider of the static probes of framepath_frame.h.
+const PROVIDER: &str = "framepath";
 
 /// Environment variable with the value `events` for probes as on kernels before 6.6.
 const INTERFACE: &str = "FRAMEPATH_PROBES";
@@ -45,7 +51,7 @@ const STOP_LIMIT: Duration = Duration::from_millis(2);
 const URGENT_BYTES: usize = 256 << 10;
 
 /// Event of a probe. Times are CLOCK_MONOTONIC nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ProbeEvent {
     /// A call began or ended.
     Call(CallEvent),
@@ -54,6 +60,8 @@ pub(crate) enum ProbeEvent {
     Named { process: i32, object: u64, media: u32, name: [u8; NAME_BYTES] },
     /// A graph of filters is ready: its process and address, and the address, place and name of one of its filters.
     Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
+    /// A frame that the program names itself reaches a stage, or leaves its last one.
+    Marked(Mark),
     /// A thread begins to wait in a system call.
     Waits(SystemCall),
     /// A waiting thread was woken up.
@@ -93,6 +101,8 @@ pub(crate) struct Probes {
     /// Programs of each of [`CALL_SITES`], for its begin and its return.
     calls: Vec<(BpfProgram, BpfProgram)>,
     loader: BpfProgram,
+    /// Programs of the static probes `frame` and `frame_end`.
+    marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
@@ -116,6 +126,8 @@ enum Probed {
     Call(usize, u64, ProbeSite),
     /// Function that the loader calls when it has changed the list of libraries.
     Loader(u64, ProbeSite),
+    /// Static probe `frame`, or `frame_end` if it is true.
+    Mark(bool, u64),
 }
 
 /// Numbers of probes.
@@ -157,6 +169,7 @@ impl Probes {
             calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
         }
         let loader = function(maps.loader())?;
+        let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
         let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
         let ids = Btf::of_kernel().map_err(no_types)?.offsets("task_struct", ["pid", "tgid"]);
         let ids = ids.ok_or_else(|| io::Error::other("the kernel's type information has no task_struct"))?;
@@ -177,6 +190,7 @@ impl Probes {
             lost,
             calls,
             loader,
+            marks,
             tracepoints,
             _maps: [running, objects],
             attached: HashMap::new(),
@@ -207,7 +221,8 @@ impl Probes {
             }
             let path = file.path.clone();
             for probed in self.functions.entry(file.identity).or_insert_with(|| probed(&file)) {
-                attached.links.extend(attach(&self.calls, &self.loader, *probed, &path, process)?);
+                let programs = (&self.calls[..], &self.loader, &self.marks);
+                attached.links.extend(attach(programs, *probed, &path, process)?);
                 if let Probed::Call(_, _, site) = probed {
                     count.all += 2;
                     count.emulated += site.emulated;
@@ -314,19 +329,25 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
     if is_loader {
         names.push(LOADER);
     }
-    if names.is_empty() {
-        return Vec::new();
-    }
     // A file that cannot be read has no functions to probe.
-    let functions = library::functions(&file.path, &names).unwrap_or_default();
+    let functions = match names.is_empty() {
+        true => HashMap::new(),
+        false => library::functions(&file.path, &names).unwrap_or_default(),
+    };
     let site = |name: &str| functions.get(name).map(|function| (function.offset, choose(&function.code)));
     let calls = CALL_SITES.iter().enumerate().filter(|(_, site)| of_file(site));
     let calls = calls.filter_map(|(index, call)| {
         let (offset, site) = site(call.symbol)?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader = is_loader.then(|| site(LOADER)).flatten();
-    calls.chain(loader.map(|(offset, site)| Probed::Loader(offset, site))).collect()
+    let loader = is_loader.then(|| site(LOADER)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
+    let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
+    let marks = marks.filter_map(|probe| match probe.name.as_str() {
+        "frame" => Some(Probed::Mark(false, probe.offset)),
+        "frame_end" => Some(Probed::Mark(true, probe.offset)),
+        _ => None,
+    });
+    calls.chain(loader).chain(marks).collect()
 }
 
 fn choose(code: &[u8]) -> ProbeSite {
@@ -334,8 +355,7 @@ fn choose(code: &[u8]) -> ProbeSite {
 }
 
 fn attach(
-    calls: &[(BpfProgram, BpfProgram)],
-    loader: &BpfProgram,
+    (calls, loader, marks): (&[(BpfProgram, BpfProgram)], &BpfProgram, &[BpfProgram; 2]),
     probed: Probed,
     path: &Path,
     process: u32,
@@ -351,7 +371,19 @@ fn attach(
         Probed::Loader(offset, site) => {
             vec![loader.attach_to_function(path, offset + site.enter, false, process)?]
         }
+        Probed::Mark(is_end, offset) => {
+            vec![marks[usize::from(is_end)].attach_to_function(path, offset, false, process)?]
+        }
     })
+}
+
+/// Returns the name in a record.
+fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
+    let mut name = [0; NAME_BYTES];
+    for (to, word) in name.chunks_exact_mut(8).zip(&words[5..]) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    name
 }
 
 fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
@@ -364,11 +396,12 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
         TAG_FORKED => ProbeEvent::Forked(object as u32),
         TAG_EXECUTED => ProbeEvent::Executed(process as u32),
         TAG_LOADED => ProbeEvent::Loaded(process as u32),
+        TAG_MARKED | TAG_MARKED_END => {
+            let stage = (tag == TAG_MARKED).then(|| stage_name(&name(words)));
+            ProbeEvent::Marked(Mark { at_ns, process, thread, frame: object, stage })
+        }
         _ if tag & NAMED != 0 => {
-            let mut name = [0; NAME_BYTES];
-            for (to, word) in name.chunks_exact_mut(8).zip(&words[5..]) {
-                to.copy_from_slice(&word.to_ne_bytes());
-            }
+            let name = name(words);
             let site = CALL_SITES.get((tag & 0xff) as usize)?;
             if site.call == Call::OpenGraph {
                 let place = (tag >> PLACE_SHIFT) as u64;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
-use framepath_trace::{Recording, StageLimits, TraceLevel, TraceReport};
+use framepath_trace::{FRAME_HEADER, Recording, StageLimits, TraceLevel, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
-use crate::terminal::TextTarget;
+use crate::terminal::{self, TextTarget};
 use crate::traced;
 
 const EXAMPLES: &str = "\
@@ -19,12 +19,14 @@ Examples:
   framepath trace -- ffmpeg -i clip.mp4 -vf scale=640:-2 -f null -
   framepath trace -- gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! fakesink
   framepath trace -p $(pidof mpv) --seconds 10 --from decode
+  framepath trace --header > framepath_frame.h
   framepath trace --json trace.json --report trace.html -- ffmpeg -i clip.mp4 out.mp4
 
 Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries or
 GStreamer, and in all that it starts: by stage and by cause, for the median frame and the slowest
-one. Then, for each thread, the time on a CPU, the time in which another thread had its CPU, and the
-time in which it waited. The program is not changed.
+one. A C or C++ program can name its frames and stages itself, with two functions (--header). Then,
+for each thread, the time on a CPU, the time in which another thread had its CPU, and the time in
+which it waited. The program is not changed.
 
 Levels, the highest one that you have the rights for unless --level names another:
   bpf      root, or CAP_BPF and CAP_PERFMON (sudo setcap cap_bpf,cap_perfmon+ep FRAMEPATH)
@@ -86,6 +88,10 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
+    /// Print framepath_frame.h, with which a C or C++ program says where its frames are, and end
+    #[arg(long, exclusive = true)]
+    header: bool,
+
     /// Print no table
     #[arg(long)]
     quiet: bool,
@@ -117,6 +123,10 @@ impl From<LevelName> for TraceLevel {
 
 impl TraceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        if self.header {
+            terminal::print(FRAME_HEADER.as_bytes())?;
+            return Ok(ExitStatus::Done);
+        }
         let recording = match (self.pid, self.command.split_first()) {
             (Some(pid), None) => Recording::of_process(pid, self.level.map(Into::into))?,
             (None, Some((program, arguments))) => {

@@ -4,6 +4,7 @@
 mod attach;
 mod ffmpeg;
 mod gstreamer;
+mod marks;
 
 use framepath_testkit::harness::Missing;
 use framepath_testkit::{finish, framepath, run};
@@ -20,6 +21,7 @@ framepath_testkit::tests! {
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
+    marks::a_program_names_its_frames_itself,
     attach::a_running_program_is_traced_and_goes_on,
     attach::a_killed_trace_leaves_the_program_alone,
     attach::no_process_stays_stopped_behind_a_trace,

@@ -48,6 +48,8 @@ pub enum Helper {
     Now = 5,
     /// `bpf_get_current_pid_tgid()`: the process in the upper half, the thread in the lower half.
     CurrentIds = 14,
+    /// `bpf_probe_read_user_str(to, bytes, from)`: reads the process's memory up to a zero, which is always written.
+    ReadUserText = 114,
     /// `bpf_send_signal(number)`: sends a signal to the process.
     SendSignal = 109,
     /// `bpf_probe_read_user(to, size, address)`.
