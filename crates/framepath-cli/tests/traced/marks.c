@@ -41,11 +41,11 @@ static void *detect(void *arg)
         pthread_mutex_unlock(&lock);
         if (frame < 0)
             return NULL;
-        framepath_frame(frame % 8, "detect");
+        framepath_frame(frame % 16, "detect");
         spin(3000);
         if (frame % 5 == 4)
-            framepath_frame(frame % 8, "log");
-        framepath_frame_end(frame % 8);
+            framepath_frame(frame % 16, "log");
+        framepath_frame_end(frame % 16);
     }
 }
 
@@ -65,12 +65,12 @@ int main(int argc, char **argv)
     pthread_t detector;
     pthread_create(&detector, NULL, detect, NULL);
     for (int frame = 0; frame < frames; frame++) {
-        framepath_frame(frame % 8, "capture left");
+        framepath_frame(frame % 16, "capture left");
         spin(2000);
         usleep(1000);
         if (frame % 3 == 2)
             continue;
-        framepath_frame(frame % 8, "queue");
+        framepath_frame(frame % 16, "queue");
         push(frame);
     }
     push(-1);
