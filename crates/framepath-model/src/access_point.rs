@@ -6,7 +6,7 @@
 //! makes wrong ones. So the flag alone is not trusted.
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC 14496-15
-//! (length prefixes), and those of [`access_unit`](crate::access_unit). Of H.264 and HEVC, only NAL
+//! (length prefixes), and those of [`access_unit`](crate::access_unit) and `picture_start`. Of H.264 and HEVC, only NAL
 //! unit heads, SEI messages and slice headers are read; of the other codecs, only the heads of
 //! frames. A decoder that starts at a point may need parameter sets from earlier packets:
 //! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted:
@@ -14,6 +14,7 @@
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
+use crate::picture_start;
 
 /// Maximum number of pictures that HEVC decodes before the recovery point and outputs after it:
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
@@ -106,7 +107,9 @@ impl AccessPoints {
         match self.coding {
             Coding::H264 => flagged || self.gradual || self.untimed || !timed,
             Coding::Hevc => flagged || self.untimed || !timed,
-            Coding::Vp8 | Coding::Vp9 | Coding::Av1 | Coding::Intra | Coding::Other => flagged,
+            Coding::Mpeg2 | Coding::Mpeg4 => flagged || self.untimed || !timed,
+            Coding::Vp8 | Coding::Vp9 | Coding::Av1 => flagged,
+            Coding::Intra | Coding::H263 | Coding::Flv1 | Coding::Inter | Coding::Other => flagged,
         }
     }
 
@@ -126,6 +129,10 @@ impl AccessPoints {
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => av1(bytes, whole)?,
             Coding::Intra => RandomAccess::Point,
+            coding @ (Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1) => {
+                picture_start::inspect(coding, bytes, whole)?
+            }
+            Coding::Inter => RandomAccess::PICTURE,
             Coding::Other => RandomAccess::Claimed { recovery: 0 },
         };
         if !flagged && !matches!(access, RandomAccess::Picture { .. }) {

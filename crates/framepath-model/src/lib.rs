@@ -55,6 +55,7 @@ pub mod ledger;
 pub mod orientation;
 pub mod parameter_sets;
 pub mod path;
+mod picture_start;
 pub mod replay;
 pub mod service;
 pub mod shown;
