@@ -2,6 +2,7 @@
 //! Demuxer: reads the packets of one video track of a file or of a network stream.
 
 mod context;
+mod gradual;
 mod network;
 mod origin;
 mod seek;
@@ -43,6 +44,8 @@ pub struct Demuxer {
     points: AccessPoints,
     /// True if the bytes of the packet that was read last refute its key flag.
     is_refuted: bool,
+    /// Class of the packet that was read last, by its bytes, if the container flags it; else `None`.
+    claim: Option<RandomAccess>,
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
     /// first read.
     first: Option<Mark>,
@@ -148,6 +151,7 @@ impl Demuxer {
             packets: 0,
             points,
             is_refuted: false,
+            claim: None,
             first,
             read_ahead,
             marking,
@@ -165,8 +169,8 @@ impl Demuxer {
 
     /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
     /// a part of the file, mostly the rest, that libavformat cannot read. The time of reading the
-    /// file is recorded as blocked. A key flag of the container is removed from a packet of H.264,
-    /// HEVC, VP8, VP9 or AV1 whose bytes refute the flag: see [`RandomAccess`].
+    /// file is recorded as blocked. A key flag of the container is removed from a packet whose
+    /// bytes refute the flag: see [`RandomAccess`].
     ///
     /// # Errors
     /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream
@@ -192,7 +196,7 @@ impl Demuxer {
 
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
-        self.is_refuted = false;
+        (self.is_refuted, self.claim) = (false, None);
         loop {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -247,21 +251,17 @@ impl Demuxer {
             packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
             let mut packet = self.with_palette(packet)?;
-            self.is_refuted = packet.is_key() && self.refutes_key(&packet);
+            if packet.is_key() {
+                self.claim = self.points.inspect(packet.bytes().unwrap_or_default(), true, true);
+            }
+            // Matroska stores the flag outside the bytes, and MP4 without `stss` flags all packets.
+            self.is_refuted = matches!(self.claim, Some(RandomAccess::Picture { .. }));
             if self.is_refuted {
                 packet.clear_key();
             }
             self.packets += 1;
             return Ok(Some(packet));
         }
-    }
-
-    /// Returns true if the bytes of `packet`, which the container flags as a random access point,
-    /// show that decoding cannot start there. Matroska stores the flag outside the bytes, and MP4
-    /// without `stss` flags all packets.
-    fn refutes_key(&mut self, packet: &Packet) -> bool {
-        let bytes = packet.bytes().unwrap_or_default();
-        matches!(self.points.inspect(bytes, true, true), Some(RandomAccess::Picture { .. }))
     }
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter

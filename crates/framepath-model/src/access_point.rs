@@ -83,6 +83,9 @@ pub struct AccessPoints {
     /// then on, the bytes of every H.264 packet are inspected, to distinguish reference pictures
     /// from others.
     gradual: bool,
+    /// True after the first flagged packet whose recovery point message says that pictures are only
+    /// approximately right when the refresh is complete.
+    approximate: bool,
     /// True if the last packet that the container flags has no presentation time; false before the
     /// first flagged packet. Times then do not identify its leading pictures, so the bytes of all
     /// H.264 and HEVC packets up to the next flagged packet with a time are inspected.
@@ -93,7 +96,24 @@ impl AccessPoints {
     /// Creates the verifier for a new stream. `head` is the codec's own head (avcC, hvcC, parameter
     /// sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
-        AccessPoints { coding, framing: Framing::new(coding, head), gradual: false, untimed: false }
+        AccessPoints {
+            coding,
+            framing: Framing::new(coding, head),
+            gradual: false,
+            approximate: false,
+            untimed: false,
+        }
+    }
+
+    /// Returns true after the first flagged packet with a gradual refresh of more than 0 pictures.
+    pub fn is_gradual(&self) -> bool {
+        self.gradual
+    }
+
+    /// Returns true if pictures are right when a gradual refresh is complete, by the messages of all
+    /// flagged packets so far.
+    pub fn is_exact(&self) -> bool {
+        !self.approximate
     }
 
     /// Returns true if [`AccessPoints::inspect`] has to read the bytes of the next packet in decode
@@ -139,8 +159,27 @@ impl AccessPoints {
             // The container does not flag this packet, so nothing seeks here.
             return Some(RandomAccess::PICTURE);
         }
-        self.gradual |= flagged && matches!(access, RandomAccess::Claimed { recovery: 1.. });
+        if matches!(access, RandomAccess::Claimed { recovery: 1.. }) {
+            self.gradual = true;
+            self.approximate |= self.is_approximate(bytes);
+        }
         Some(access)
+    }
+
+    /// Returns true unless the packet, whose bytes begin with `bytes`, has a recovery point message with
+    /// `exact_match_flag` 1.
+    fn is_approximate(&self, bytes: &[u8]) -> bool {
+        let message = self.framing.units(bytes).find_map(|unit| match self.coding {
+            Coding::H264 if unit[0] & 0x1f == 6 => recovery_point(&unit[1..]),
+            Coding::Hevc if unit[0] >> 1 & 0x3f == 39 => recovery_point(unit.get(2..).unwrap_or_default()),
+            _ => None,
+        });
+        let flag = message.and_then(|message| {
+            let mut bits = Bits::new(&message);
+            bits.exp_golomb()?;
+            bits.take(1)
+        });
+        flag != Some(1)
     }
 
     fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {

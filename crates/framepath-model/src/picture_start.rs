@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(inspect(Coding::H263, &[0, 0, 0x80], false), None);
         assert_eq!(inspect(Coding::H263, &[1, 0, 0x80, 0x02, 0x0a], true), CLAIMED);
         // Start, version 0, temporal reference 0, size 2 (CIF), type.
-        let flv1 = |kind: u8| inspect(Coding::Flv1, &[0, 0, 0x80, 0, 1, kind << 5], true);
+        let flv1 = |kind: u8| inspect(Coding::Flv1, &[0, 0, 0x80, 1, kind << 5], true);
         assert_eq!([0, 1, 2].map(flv1), [CLAIMED, PICTURE, DISPOSABLE]);
     }
 

@@ -14,6 +14,7 @@ use framepath_model::access_unit::Coding;
 use framepath_model::stream::SeekTo;
 
 use super::context::Context;
+use super::gradual::Landing;
 use super::{Demuxer, Mark};
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
@@ -131,12 +132,12 @@ impl Demuxer {
         self.marking = match (mode, &landed) {
             (SeekTo::Exact, _) => Some(Marking::starting_before(target)),
             // Discards pictures that are decoded after the keyframe and shown before it: they refer
-            // to pictures that were not decoded.
-            (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::starting_before),
+            // to pictures that were not decoded. Also discards those before a refresh is complete.
+            (SeekTo::KeyframeBefore, Some(landing)) => landing.right_from.map(Marking::starting_before),
             (SeekTo::KeyframeBefore, None) => None,
         };
         match landed {
-            Some(key) => self.read_ahead = Some(key),
+            Some(landing) => self.read_ahead = Some(landing.start),
             None => self.rewind_marked()?,
         }
         Ok(())
@@ -150,20 +151,41 @@ impl Demuxer {
         Ok(())
     }
 
+    /// Returns the packet at which decoding has to start for a seek to `latest` (in ticks). The next
+    /// read returns the packet after this one. Returns `None` if decoding has to start at the first
+    /// packet of the file; the caller then rewinds.
+    fn read_to_target(&mut self, latest: i64) -> Result<Option<Landing<Packet>>, CodecError> {
+        if !self.points.is_gradual() {
+            let key = self.read_to_point(latest)?;
+            if !self.points.is_gradual() {
+                return Ok(key.map(|start| Landing { right_from: start.meta().pts, start }));
+            }
+        }
+        self.land_in_gradual(latest)
+    }
+
+    /// Returns one second in ticks, at least 1.
+    pub(super) fn second(&self) -> i64 {
+        let ticks = self.info.stream.time_base.ticks_around(Duration::from_secs(1));
+        ticks.unwrap_or_default().0.max(1)
+    }
+
     /// Returns the last random access point that is shown at or before `latest` (in ticks), as far
     /// as the container's index and the packets' times show. The next read returns the packet after
-    /// this point. Returns `None` if decoding has to start at the first packet of the file; the
-    /// caller then rewinds.
-    fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
-        let base = self.info.stream.time_base;
-        let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
-        step = step.max(1);
+    /// this point. Returns `None` if decoding has to start at the first packet of the file, or if the
+    /// stream turns out to have gradual refresh.
+    fn read_to_point(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+        let mut step = self.second();
         let mut aim = latest;
         for attempt in 0..TRIES {
             if !self.go_before(aim) {
                 break;
             }
-            match self.read_key_before(latest)? {
+            let key = self.read_key_before(latest)?;
+            if self.points.is_gradual() {
+                return Ok(None);
+            }
+            match key {
                 Some(key) if key.meta().pts.is_some_and(|pts| pts <= latest) => {
                     let is_last = attempt == 0 && !self.context.has_key_between(self.stream, &key, latest);
                     return if is_last { Ok(Some(key)) } else { self.advance(&key, aim, latest) };
@@ -178,7 +200,7 @@ impl Demuxer {
 
     /// Drops the packet that was read ahead, and seeks to a packet at or before `ticks`. Returns
     /// false if libavformat cannot seek, or memory was short.
-    fn go_before(&mut self, ticks: i64) -> bool {
+    pub(super) fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
         let shortage = Shortage::watch();
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
@@ -211,7 +233,7 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
-    /// Does the work of [`read_to_target`](Demuxer::read_to_target) if libavformat cannot seek, or
+    /// Does the work of [`read_to_point`](Demuxer::read_to_point) if libavformat cannot seek, or
     /// if its seeks have not led to the point: reads the file from the start to find the point, and
     /// again up to the point.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
