@@ -143,6 +143,43 @@ fn ten_seeks_in_each_codec_in_a_process() {
     });
 }
 
+/// A seek into gradual refresh starts one refresh before a complete one, at an IDR picture or at the first
+/// packet. The frame numbers of the refreshes are 0 with `keyint=16`, so libavcodec decodes no refresh from
+/// its begin.
+#[test]
+fn seeks_into_gradual_refresh_deliver_right_frames() {
+    ends(|| {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, options) in [
+            ("a.mkv", "keyint=16:bframes=0"),
+            ("b.mp4", "keyint=16:bframes=2:b-adapt=0"),
+            ("c.ts", "keyint=10:bframes=0:ref=3"),
+            ("d.mkv", "keyint=48:bframes=0"),
+        ] {
+            let encoder = format!("-c:v libx264 -pix_fmt yuv420p -x264-params intra-refresh=1:{options}");
+            let file = clip(folder.path(), name, &encoder);
+            let whole = all(&format!("file {file} ! decode"));
+            assert_eq!(whole.len(), FRAMES, "{name}");
+            for path in
+                [format!("file {file} ! decode"), format!("file {file} ! decode host=process threads=2")]
+            {
+                let mut stream = frames(&path);
+                for first in (1..FRAMES).step_by(3) {
+                    let to = first as u64 * 40;
+                    stream.seek(Duration::from_millis(to), SeekTo::Exact).unwrap();
+                    let rest = take(&mut stream, usize::MAX);
+                    assert_tail(&path, to, &rest, &whole[first..]);
+                    stream.seek(Duration::from_millis(to), SeekTo::KeyframeBefore).unwrap();
+                    let rest = take(&mut stream, usize::MAX);
+                    let is_tail = whole.ends_with(&rest) && rest.len() >= FRAMES - first;
+                    assert!(is_tail, "{path} to the keyframe before {to} ms: {} frames", rest.len());
+                }
+                assert!(stream.report().unwrap().losses().is_empty(), "{path}");
+            }
+        }
+    });
+}
+
 #[test]
 fn ten_seeks_in_each_codec_in_the_service() {
     ends(|| {
