@@ -54,6 +54,9 @@ pub struct Demuxer {
     read_ahead: Option<Packet>,
     /// State of marking packets as discarded after a seek; `None` if no packet has to be marked.
     marking: Option<seek::Marking>,
+    /// Search for the end of the gradual refresh at which decoding has started; `None` if no refresh has
+    /// to be completed. All packets are marked as discarded until it is found.
+    recovery: Option<gradual::LandingSearch>,
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
@@ -155,6 +158,7 @@ impl Demuxer {
             first,
             read_ahead,
             marking,
+            recovery: None,
             restarts: false,
             is_unreadable: false,
             palette: None,
@@ -186,6 +190,7 @@ impl Demuxer {
         }
         let Some(mut packet) = packet else { return Ok(None) };
         packet.preroll_mut().restarts = std::mem::take(&mut self.restarts);
+        self.mark_recovery(&mut packet);
         if let Some(marking) = &mut self.marking {
             if !marking.mark(&mut packet) {
                 self.marking = None;
@@ -296,6 +301,7 @@ impl Demuxer {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
+        self.recovery = None;
         (self.packets, self.is_unreadable) = (0, false);
         // Seeking is cheap, but misses the first packet in some containers.
         let shortage = Shortage::watch();

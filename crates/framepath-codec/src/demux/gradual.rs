@@ -10,6 +10,7 @@
 
 use framepath_model::access_point::RandomAccess;
 
+use super::seek::Marking;
 use super::{Demuxer, Mark};
 use crate::{CodecError, Packet};
 
@@ -27,7 +28,7 @@ pub(super) struct Landing<P> {
 /// Search for the last packet from which the picture at the time of a seek is decoded right. Takes the
 /// packets in decode order.
 #[derive(Debug)]
-struct LandingSearch {
+pub(super) struct LandingSearch {
     /// Time of the seek, in ticks.
     latest: i64,
     /// True if a complete refresh makes pictures right: the stream's messages say that it does, and each
@@ -119,6 +120,30 @@ impl Demuxer {
             }
         }
         Ok(search.found)
+    }
+
+    /// Returns the search for the first right picture, if decoding starts at the packet that was read
+    /// ahead, and this packet begins a gradual refresh that another can complete.
+    pub(super) fn recovery_from_start(&self) -> Option<LandingSearch> {
+        let is_refresh = matches!(self.claim, Some(RandomAccess::Claimed { recovery: 1.. }));
+        let has_time = self.read_ahead.as_ref().is_some_and(|packet| packet.meta().pts.is_some());
+        let trusts = self.points.is_exact() && !self.context.has_fields(self.stream);
+        (is_refresh && has_time && trusts).then(|| LandingSearch::new(i64::MAX, trusts))
+    }
+
+    /// Marks `packet`, the next one in decode order, as discarded if the gradual refresh is not complete at
+    /// which decoding has started. When it is, the marking by times begins.
+    pub(super) fn mark_recovery(&mut self, packet: &mut Packet) {
+        let Some(mut search) = self.recovery.take() else { return };
+        let access = self.access_of(packet);
+        search.take(Mark::of(packet), access);
+        match search.found.and_then(|found| found.right_from) {
+            Some(right_from) => self.marking = Some(Marking::starting_before(right_from)),
+            None => {
+                packet.preroll_mut().discarded = true;
+                self.recovery = Some(search);
+            }
+        }
     }
 
     /// Returns the class of `packet`, which was read last. A damaged packet is no random access point.

@@ -41,7 +41,7 @@ pub(super) struct Marking {
 }
 
 impl Marking {
-    fn starting_before(target: i64) -> Marking {
+    pub(super) fn starting_before(target: i64) -> Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
@@ -86,7 +86,7 @@ impl Demuxer {
         if !self.is_seekable() {
             return Err(self.cannot_seek("it is a pipe, a device or a network stream"));
         }
-        self.marking = None;
+        (self.marking, self.recovery) = (None, None);
         if self.first.is_none() {
             // Reads the first packet, by which `rewind` identifies the start of the stream.
             self.read_ahead = self.read()?;
@@ -109,12 +109,21 @@ impl Demuxer {
     /// decoder can start. (A point that a seek or a rewind has already read is used even if it is
     /// damaged.) The next [`read`](Demuxer::read) returns this point, or `None` if the
     /// file has no further one. Later packets whose pictures are shown before the point are marked
-    /// as [preroll](Packet::preroll).
+    /// as [preroll](Packet::preroll). If the point begins a gradual refresh, also the packets are
+    /// marked whose pictures are shown before a later refresh is complete or an IDR picture.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
     pub fn skip_to_key(&mut self) -> Result<(), CodecError> {
-        self.marking = None;
+        self.skip_to_start()?;
+        self.recovery = self.recovery_from_start();
+        Ok(())
+    }
+
+    /// Skips packets as [`skip_to_key`](Demuxer::skip_to_key) does, without the marking of a gradual
+    /// refresh.
+    pub(super) fn skip_to_start(&mut self) -> Result<(), CodecError> {
+        (self.marking, self.recovery) = (None, None);
         if self.read_ahead.as_ref().is_none_or(|packet| !packet.is_key()) {
             self.read_ahead = self.read_key()?;
         }
