@@ -15,6 +15,7 @@
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
 use crate::picture_start;
+use crate::recovery_point::{is_exact, recovery_point, unescaped};
 
 /// Maximum number of pictures that HEVC decodes before the recovery point and outputs after it:
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
@@ -174,12 +175,7 @@ impl AccessPoints {
             Coding::Hevc if unit[0] >> 1 & 0x3f == 39 => recovery_point(unit.get(2..).unwrap_or_default()),
             _ => None,
         });
-        let flag = message.and_then(|message| {
-            let mut bits = Bits::new(&message);
-            bits.exp_golomb()?;
-            bits.take(1)
-        });
-        flag != Some(1)
+        !message.is_some_and(|message| is_exact(&message))
     }
 
     fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
@@ -217,47 +213,6 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
 
 fn point_or_picture(is_key: bool) -> RandomAccess {
     if is_key { RandomAccess::Point } else { RandomAccess::PICTURE }
-}
-
-/// Returns `bytes` without the emulation prevention bytes (0, 0, 3).
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
-    let mut zeros = 0;
-    let kept = bytes.iter().copied().filter(|byte| {
-        let is_escape = zeros >= 2 && *byte == 3;
-        zeros = if *byte == 0 { zeros + 1 } else { 0 };
-        !is_escape
-    });
-    kept.collect()
-}
-
-/// Returns the payload of the first recovery point message in the SEI unit's body `sei`, without
-/// emulation prevention bytes; `None` if there is no such message, or a message up to it is cut
-/// off.
-fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
-    const RECOVERY_POINT: usize = 6;
-    let sei = unescaped(sei);
-    let mut rest = sei.as_slice();
-    // A message has at least two bytes; a shorter rest is the trailing bits.
-    while rest.len() > 2 {
-        let mut number = || {
-            let mut sum = 0;
-            loop {
-                let (byte, behind) = rest.split_first()?;
-                rest = behind;
-                sum += usize::from(*byte);
-                if *byte != 0xff {
-                    return Some(sum);
-                }
-            }
-        };
-        let (kind, size) = (number()?, number()?);
-        let (payload, behind) = rest.split_at_checked(size)?;
-        if kind == RECOVERY_POINT {
-            return Some(payload.to_vec());
-        }
-        rest = behind;
-    }
-    None
 }
 
 /// Type of an H.264 slice (7.4.3); SP counts as P, SI as I.
@@ -580,6 +535,12 @@ mod tests {
 
     #[test]
     fn references_are_told_behind_a_gradual_refresh() {
+        let mut points = AccessPoints::new(Coding::H264, &[]);
+        assert!(!points.is_gradual() && points.is_exact());
+        points.inspect(&starts(&[&[6, 6, 1, 0x15, 0x80], ALL_P]), true, true);
+        assert!(points.is_gradual() && points.is_exact());
+        points.inspect(&starts(&[LATER, ALL_P]), true, true);
+        assert!(!points.is_exact());
         let mut points = AccessPoints::new(Coding::H264, &[]);
         assert!(!points.needs(false, true) && points.needs(true, true) && points.needs(false, false));
         points.inspect(&starts(&[LATER, ALL_P]), true, true);

@@ -56,6 +56,7 @@ pub mod orientation;
 pub mod parameter_sets;
 pub mod path;
 mod picture_start;
+mod recovery_point;
 pub mod replay;
 pub mod service;
 pub mod shown;
