@@ -329,19 +329,19 @@ fn decoding_resumes_at_the_next_random_access_point_after_a_flush() {
 fn after_a_flush_in_a_gradual_refresh_frames_are_right() {
     ends(|| {
         let folder = tempfile::tempdir().unwrap();
-        let encoder = "-c:v libx264 -pix_fmt yuv420p -x264-params intra-refresh=1:keyint=8:bframes=0";
+        let encoder = "-c:v libx264 -pix_fmt yuv420p -x264-params intra-refresh=1:keyint=16:bframes=0";
         let file = clip(folder.path(), "a.mkv", encoder);
         let whole = all(&format!("file {file} ! decode"));
         for (source, decoder) in [("", ""), ("host=inline", "host=process"), ("host=process", "host=process")]
         {
-            let path = format!("file {file} rate=100 {source} ! decode threads=1 {decoder}");
+            let path = format!("file {file} rate=50 {source} ! decode threads=1 {decoder}");
             let mut stream = frames(&path);
             assert_tail(&path, 0, &take(&mut stream, 3), &whole[..3]);
             stream.flush().unwrap();
             let rest = take(&mut stream, usize::MAX);
             assert!(whole.ends_with(&rest), "{path}: {}", rest.len());
-            // A demuxer in a worker may have read the whole file before the flush.
-            assert!(!rest.is_empty() || source == "host=process", "{path}");
+            // Behind a worker, the flush may come too late for a complete refresh.
+            assert!(!rest.is_empty() || decoder == "host=process", "{path}");
         }
     });
 }
