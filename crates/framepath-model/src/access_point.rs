@@ -106,7 +106,7 @@ impl AccessPoints {
         }
     }
 
-    /// Returns true after the first flagged packet with a gradual refresh of more than 0 pictures.
+    /// Returns true from the first flagged packet on that begins a gradual refresh.
     pub fn is_gradual(&self) -> bool {
         self.gradual
     }

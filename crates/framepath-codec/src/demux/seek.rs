@@ -4,7 +4,8 @@
 //! Depending on the container, libavformat seeks by decoding time instead of presentation time,
 //! stops between two random access points, or fails because there is no index. So the demuxer
 //! checks the packets after each seek. Containers also flag packets where decoding cannot start; the
-//! demuxer removes the flag if the packet's bytes refute it, and the seek goes further back.
+//! demuxer removes the flag if the packet's bytes refute it, and the seek goes further back. In a
+//! stream with gradual refresh, the module `gradual` finds the packet.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -71,8 +72,8 @@ impl Demuxer {
     }
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
-    /// [`read`](Demuxer::read) returns the random access point from which a flushed decoder can
-    /// decode the requested frames, or the first packet if there is no such point. Pictures before
+    /// [`read`](Demuxer::read) returns the random access point, or the begin of a gradual refresh, from
+    /// which a flushed decoder can decode the requested frames, or the first packet if there is no such point. Pictures before
     /// the requested frames are [preroll](Packet::preroll). If `to` is after the last frame, an
     /// exact seek leaves no frame.
     ///
