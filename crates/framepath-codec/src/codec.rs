@@ -90,7 +90,7 @@ impl Codec {
             Codec::Vp9 => Coding::Vp9,
             Codec::Av1 => Coding::Av1,
             Codec::Other(OtherCodec(id)) if has_only_intra(id) => Coding::Intra,
-            Codec::Other(_) => Coding::Other,
+            Codec::Other(OtherCodec(id)) => coding_of_other(id),
         }
     }
 }
@@ -131,6 +131,25 @@ pub(crate) fn codec_name(id: u32) -> &'static str {
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_str().unwrap_or("unknown_codec")
 }
 
+/// Returns the rules for the codec with libavcodec's number `id`, which is outside [`Codec::KNOWN`] and
+/// has references between its pictures.
+fn coding_of_other(id: u32) -> Coding {
+    use ff::AVCodecID::{
+        AV_CODEC_ID_FLV1, AV_CODEC_ID_H261, AV_CODEC_ID_H263, AV_CODEC_ID_H263P, AV_CODEC_ID_MPEG1VIDEO,
+        AV_CODEC_ID_MPEG2VIDEO, AV_CODEC_ID_MPEG4,
+    };
+    let rules = [
+        (AV_CODEC_ID_MPEG1VIDEO, Coding::Mpeg2),
+        (AV_CODEC_ID_MPEG2VIDEO, Coding::Mpeg2),
+        (AV_CODEC_ID_MPEG4, Coding::Mpeg4),
+        (AV_CODEC_ID_H263, Coding::H263),
+        (AV_CODEC_ID_H263P, Coding::H263),
+        (AV_CODEC_ID_FLV1, Coding::Flv1),
+        (AV_CODEC_ID_H261, Coding::Inter),
+    ];
+    rules.into_iter().find(|(known, _)| *known as u32 == id).map_or(Coding::Other, |(_, coding)| coding)
+}
+
 /// Returns true if each packet of the codec with the number `id` is decoded alone: libavcodec says
 /// so, or the codec is PNG.
 fn has_only_intra(id: u32) -> bool {
@@ -160,7 +179,15 @@ mod tests {
         }
         let [mjpeg, mpeg2] = ["mjpeg", "mpeg2video"].map(|name| Codec::named(name).unwrap());
         assert_eq!((mjpeg.name(), mjpeg.coding()), ("mjpeg", Coding::Intra));
-        assert_eq!((mpeg2.name(), mpeg2.coding()), ("mpeg2video", Coding::Other));
+        assert_eq!((mpeg2.name(), mpeg2.coding()), ("mpeg2video", Coding::Mpeg2));
+        for (name, coding) in
+            [("mpeg1video", Coding::Mpeg2), ("mpeg4", Coding::Mpeg4), ("h261", Coding::Inter)]
+        {
+            assert_eq!(Codec::named(name).unwrap().coding(), coding);
+        }
+        for (name, coding) in [("h263", Coding::H263), ("flv1", Coding::Flv1), ("rpza", Coding::Other)] {
+            assert_eq!(Codec::named(name).unwrap().coding(), coding);
+        }
         assert_eq!(Codec::from_id(mpeg2.id()), Some(mpeg2));
         for name in ["aac", "no codec", "nul\0byte"] {
             assert_eq!(Codec::named(name), None);

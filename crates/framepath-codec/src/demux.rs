@@ -2,6 +2,7 @@
 //! Demuxer: reads the packets of one video track of a file or of a network stream.
 
 mod context;
+mod gradual;
 mod network;
 mod origin;
 mod seek;
@@ -43,6 +44,8 @@ pub struct Demuxer {
     points: AccessPoints,
     /// True if the bytes of the packet that was read last refute its key flag.
     is_refuted: bool,
+    /// Class of the packet that was read last, by its bytes, if the container flags it; else `None`.
+    claim: Option<RandomAccess>,
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
     /// first read.
     first: Option<Mark>,
@@ -51,6 +54,9 @@ pub struct Demuxer {
     read_ahead: Option<Packet>,
     /// State of marking packets as discarded after a seek; `None` if no packet has to be marked.
     marking: Option<seek::Marking>,
+    /// Search for the end of the gradual refresh at which decoding has started; `None` if no refresh has
+    /// to be completed. All packets are marked as discarded until it is found.
+    recovery: Option<gradual::LandingSearch>,
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
     /// [`skip_to_key`](Demuxer::skip_to_key).
     restarts: bool,
@@ -148,9 +154,11 @@ impl Demuxer {
             packets: 0,
             points,
             is_refuted: false,
+            claim: None,
             first,
             read_ahead,
             marking,
+            recovery: None,
             restarts: false,
             is_unreadable: false,
             palette: None,
@@ -165,8 +173,8 @@ impl Demuxer {
 
     /// Returns the next packet of the video; `None` at the end. An empty damaged packet stands for
     /// a part of the file, mostly the rest, that libavformat cannot read. The time of reading the
-    /// file is recorded as blocked. A key flag of the container is removed from a packet of H.264,
-    /// HEVC, VP8, VP9 or AV1 whose bytes refute the flag: see [`RandomAccess`].
+    /// file is recorded as blocked. A key flag of the container is removed from a packet whose
+    /// bytes refute the flag: see [`RandomAccess`].
     ///
     /// # Errors
     /// The file cannot be read further, or changes the size of NAL unit lengths; a network stream
@@ -182,6 +190,7 @@ impl Demuxer {
         }
         let Some(mut packet) = packet else { return Ok(None) };
         packet.preroll_mut().restarts = std::mem::take(&mut self.restarts);
+        self.mark_recovery(&mut packet);
         if let Some(marking) = &mut self.marking {
             if !marking.mark(&mut packet) {
                 self.marking = None;
@@ -192,7 +201,7 @@ impl Demuxer {
 
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
-        self.is_refuted = false;
+        (self.is_refuted, self.claim) = (false, None);
         loop {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -247,21 +256,17 @@ impl Demuxer {
             packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
             let mut packet = self.with_palette(packet)?;
-            self.is_refuted = packet.is_key() && self.refutes_key(&packet);
+            if packet.is_key() {
+                self.claim = self.points.inspect(packet.bytes().unwrap_or_default(), true, true);
+            }
+            // Matroska stores the flag outside the bytes, and MP4 without `stss` flags all packets.
+            self.is_refuted = matches!(self.claim, Some(RandomAccess::Picture { .. }));
             if self.is_refuted {
                 packet.clear_key();
             }
             self.packets += 1;
             return Ok(Some(packet));
         }
-    }
-
-    /// Returns true if the bytes of `packet`, which the container flags as a random access point,
-    /// show that decoding cannot start there. Matroska stores the flag outside the bytes, and MP4
-    /// without `stss` flags all packets.
-    fn refutes_key(&mut self, packet: &Packet) -> bool {
-        let bytes = packet.bytes().unwrap_or_default();
-        matches!(self.points.inspect(bytes, true, true), Some(RandomAccess::Picture { .. }))
     }
 
     /// Returns `packet`. If the codec's head changes at the packet, puts the new head's parameter
@@ -296,6 +301,7 @@ impl Demuxer {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
+        self.recovery = None;
         (self.packets, self.is_unreadable) = (0, false);
         // Seeking is cheap, but misses the first packet in some containers.
         let shortage = Shortage::watch();

@@ -6,7 +6,7 @@
 //! makes wrong ones. So the flag alone is not trusted.
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC 14496-15
-//! (length prefixes), and those of [`access_unit`](crate::access_unit). Of H.264 and HEVC, only NAL
+//! (length prefixes), and those of [`access_unit`](crate::access_unit) and `picture_start`. Of H.264 and HEVC, only NAL
 //! unit heads, SEI messages and slice headers are read; of the other codecs, only the heads of
 //! frames. A decoder that starts at a point may need parameter sets from earlier packets:
 //! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted:
@@ -14,6 +14,8 @@
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
+use crate::picture_start;
+use crate::recovery_point::{is_exact, recovery_point, unescaped};
 
 /// Maximum number of pictures that HEVC decodes before the recovery point and outputs after it:
 /// the size of the largest picture buffer (ITU-T H.265, A.4.2).
@@ -82,6 +84,9 @@ pub struct AccessPoints {
     /// then on, the bytes of every H.264 packet are inspected, to distinguish reference pictures
     /// from others.
     gradual: bool,
+    /// True after the first flagged packet whose recovery point message says that pictures are only
+    /// approximately right when the refresh is complete.
+    approximate: bool,
     /// True if the last packet that the container flags has no presentation time; false before the
     /// first flagged packet. Times then do not identify its leading pictures, so the bytes of all
     /// H.264 and HEVC packets up to the next flagged packet with a time are inspected.
@@ -92,7 +97,24 @@ impl AccessPoints {
     /// Creates the verifier for a new stream. `head` is the codec's own head (avcC, hvcC, parameter
     /// sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
-        AccessPoints { coding, framing: Framing::new(coding, head), gradual: false, untimed: false }
+        AccessPoints {
+            coding,
+            framing: Framing::new(coding, head),
+            gradual: false,
+            approximate: false,
+            untimed: false,
+        }
+    }
+
+    /// Returns true from the first flagged packet on that begins a gradual refresh.
+    pub fn is_gradual(&self) -> bool {
+        self.gradual
+    }
+
+    /// Returns true if pictures are right when a gradual refresh is complete, by the messages of all
+    /// flagged packets so far.
+    pub fn is_exact(&self) -> bool {
+        !self.approximate
     }
 
     /// Returns true if [`AccessPoints::inspect`] has to read the bytes of the next packet in decode
@@ -106,7 +128,9 @@ impl AccessPoints {
         match self.coding {
             Coding::H264 => flagged || self.gradual || self.untimed || !timed,
             Coding::Hevc => flagged || self.untimed || !timed,
-            Coding::Vp8 | Coding::Vp9 | Coding::Av1 | Coding::Intra | Coding::Other => flagged,
+            Coding::Mpeg2 | Coding::Mpeg4 => flagged || self.untimed || !timed,
+            Coding::Vp8 | Coding::Vp9 | Coding::Av1 => flagged,
+            Coding::Intra | Coding::H263 | Coding::Flv1 | Coding::Inter | Coding::Other => flagged,
         }
     }
 
@@ -126,14 +150,32 @@ impl AccessPoints {
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => av1(bytes, whole)?,
             Coding::Intra => RandomAccess::Point,
+            coding @ (Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1) => {
+                picture_start::inspect(coding, bytes, whole)?
+            }
+            Coding::Inter => RandomAccess::PICTURE,
             Coding::Other => RandomAccess::Claimed { recovery: 0 },
         };
         if !flagged && !matches!(access, RandomAccess::Picture { .. }) {
             // The container does not flag this packet, so nothing seeks here.
             return Some(RandomAccess::PICTURE);
         }
-        self.gradual |= flagged && matches!(access, RandomAccess::Claimed { recovery: 1.. });
+        if matches!(access, RandomAccess::Claimed { recovery: 1.. }) {
+            self.gradual = true;
+            self.approximate |= self.is_approximate(bytes);
+        }
         Some(access)
+    }
+
+    /// Returns true unless the packet, whose bytes begin with `bytes`, has a recovery point message with
+    /// `exact_match_flag` 1.
+    fn is_approximate(&self, bytes: &[u8]) -> bool {
+        let message = self.framing.units(bytes).find_map(|unit| match self.coding {
+            Coding::H264 if unit[0] & 0x1f == 6 => recovery_point(&unit[1..]),
+            Coding::Hevc if unit[0] >> 1 & 0x3f == 39 => recovery_point(unit.get(2..).unwrap_or_default()),
+            _ => None,
+        });
+        !message.is_some_and(|message| is_exact(&message))
     }
 
     fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
@@ -171,47 +213,6 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
 
 fn point_or_picture(is_key: bool) -> RandomAccess {
     if is_key { RandomAccess::Point } else { RandomAccess::PICTURE }
-}
-
-/// Returns `bytes` without the emulation prevention bytes (0, 0, 3).
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
-    let mut zeros = 0;
-    let kept = bytes.iter().copied().filter(|byte| {
-        let is_escape = zeros >= 2 && *byte == 3;
-        zeros = if *byte == 0 { zeros + 1 } else { 0 };
-        !is_escape
-    });
-    kept.collect()
-}
-
-/// Returns the payload of the first recovery point message in the SEI unit's body `sei`, without
-/// emulation prevention bytes; `None` if there is no such message, or a message up to it is cut
-/// off.
-fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
-    const RECOVERY_POINT: usize = 6;
-    let sei = unescaped(sei);
-    let mut rest = sei.as_slice();
-    // A message has at least two bytes; a shorter rest is the trailing bits.
-    while rest.len() > 2 {
-        let mut number = || {
-            let mut sum = 0;
-            loop {
-                let (byte, behind) = rest.split_first()?;
-                rest = behind;
-                sum += usize::from(*byte);
-                if *byte != 0xff {
-                    return Some(sum);
-                }
-            }
-        };
-        let (kind, size) = (number()?, number()?);
-        let (payload, behind) = rest.split_at_checked(size)?;
-        if kind == RECOVERY_POINT {
-            return Some(payload.to_vec());
-        }
-        rest = behind;
-    }
-    None
 }
 
 /// Type of an H.264 slice (7.4.3); SP counts as P, SI as I.
@@ -534,6 +535,12 @@ mod tests {
 
     #[test]
     fn references_are_told_behind_a_gradual_refresh() {
+        let mut points = AccessPoints::new(Coding::H264, &[]);
+        assert!(!points.is_gradual() && points.is_exact());
+        points.inspect(&starts(&[&[6, 6, 1, 0x15, 0x80], ALL_P]), true, true);
+        assert!(points.is_gradual() && points.is_exact());
+        points.inspect(&starts(&[LATER, ALL_P]), true, true);
+        assert!(!points.is_exact());
         let mut points = AccessPoints::new(Coding::H264, &[]);
         assert!(!points.needs(false, true) && points.needs(true, true) && points.needs(false, false));
         points.inspect(&starts(&[LATER, ALL_P]), true, true);

@@ -22,6 +22,17 @@ pub enum Coding {
     Av1,
     /// Codec whose packets are decoded one by one, without references, such as MJPEG and ProRes.
     Intra,
+    /// MPEG-1 or MPEG-2 video.
+    Mpeg2,
+    /// MPEG-4 part 2.
+    Mpeg4,
+    /// H.263, with or without its version 2 (H.263+).
+    H263,
+    /// Sorenson's form of H.263, in FLV.
+    Flv1,
+    /// Codec whose pictures may all refer to earlier ones, because no picture has a type: H.261. No
+    /// packet is a random access point, whatever the container says; decoding starts at the first.
+    Inter,
     /// Codec whose packets are not parsed: nothing confirms that decoding can start at one.
     Other,
 }
@@ -33,8 +44,8 @@ pub struct Unit {
     pub key: bool,
     /// True if decoding can start here and a new sequence begins: pictures from here on may have
     /// another size or format. Also true for the first sequence of a stream. Never true for
-    /// [`Coding::Intra`] and [`Coding::Other`], of which no sequence is known, and for H.264 and
-    /// HEVC before the first sequence parameter set.
+    /// [`Coding::Intra`], [`Coding::Other`] and the codecs of MPEG and ITU-T before H.264, of which
+    /// no sequence is known, and for H.264 and HEVC before the first sequence parameter set.
     pub begins: bool,
     /// Earlier parameter sets that this unit needs and does not contain, as a byte stream. Not
     /// empty only for H.264 and HEVC, if decoding can start here and the unit has no sequence
@@ -72,7 +83,8 @@ impl Sequences {
             Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
             Coding::Av1 => av1(bytes),
             Coding::Intra => (true, None),
-            Coding::Other => (false, None),
+            Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1 => (false, None),
+            Coding::Inter | Coding::Other => (false, None),
         };
         let begins = self.begins(mark.filter(|_| key));
         Unit { key, begins, before: Vec::new() }

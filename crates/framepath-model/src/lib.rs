@@ -55,6 +55,8 @@ pub mod ledger;
 pub mod orientation;
 pub mod parameter_sets;
 pub mod path;
+mod picture_start;
+mod recovery_point;
 pub mod replay;
 pub mod service;
 pub mod shown;

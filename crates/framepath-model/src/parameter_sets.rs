@@ -106,7 +106,7 @@ impl ParameterSets {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
             Coding::H264 | Coding::Hevc => self.before_slices(bytes),
             Coding::Av1 => before_frames(bytes),
-            Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => return true,
+            _ => return true,
         };
         if !reached && !whole {
             return false;
@@ -151,7 +151,7 @@ impl ParameterSets {
             Coding::H264 => has(&[7, 8]),
             Coding::Hevc => [32, 33, 34].iter().all(|kind| has(&[*kind])),
             Coding::Av1 => true,
-            Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => false,
+            _ => false,
         }
     }
 
@@ -244,7 +244,7 @@ fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
             let with_record = head.first().is_some_and(|first| first & 0x80 != 0);
             before_frames(if with_record { head.get(4..).unwrap_or_default() } else { head }).0
         }
-        Coding::Vp8 | Coding::Vp9 | Coding::Intra | Coding::Other => Vec::new(),
+        _ => Vec::new(),
     }
 }
 

@@ -45,7 +45,9 @@
 //! container while its bytes do not refute the flag. The packets before it are dropped. The leading
 //! pictures of a random access point are dropped too, because their references are missing. After a
 //! packet that is only flagged, pictures may lack references, so they are decoded, but not delivered
-//! until the recovery is complete.
+//! until the recovery is complete. If the packet begins a gradual refresh, they are not delivered
+//! until the recovery of the next refresh is complete, because a decoder may be unable to decode the
+//! first picture of a refresh without any picture before it.
 //!
 //! # Frames that are left out
 //!

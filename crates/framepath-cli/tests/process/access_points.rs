@@ -95,6 +95,108 @@ fn refuted_flags_begin_nothing() {
     }
 }
 
+/// Creates a clip of 60 frames with a keyframe every 12. `name` ends with the container.
+fn clip(folder: &Path, name: &str, encoder: &str) -> std::path::PathBuf {
+    let file = folder.join(name);
+    let source =
+        ["-f", "lavfi", "-i", "testsrc2=size=352x288:rate=25,noise=alls=6:allf=t", "-frames:v", "60"];
+    let encoder: Vec<&str> = encoder.split_whitespace().collect();
+    ffmpeg(&[&source[..], &encoder, &["-g", "12", file.to_str().unwrap()]].concat());
+    file
+}
+
+/// Decodes the file from `start` on. Returns the hashes of the frames.
+fn hashes_from(file: &Path, start: &str, options: &str) -> Vec<String> {
+    let hashes = file.with_extension("from");
+    let path =
+        format!("file '{}' {start} ! decode {options} ! framemd5 '{}'", file.display(), hashes.display());
+    run(&["run", &path]).ended(0);
+    let text = fs::read_to_string(&hashes).unwrap();
+    let hash = |line: &str| line.rsplit(' ').next().unwrap().to_owned();
+    text.lines().filter(|line| !line.starts_with('#')).map(hash).collect()
+}
+
+/// The containers of these files flag every packet. AVI does so for H.263 and H.261 by itself.
+#[test]
+fn false_flags_of_older_codecs_cost_no_frame_and_show_no_wrong_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let flagged = |name: &str, encoder: &str| {
+        let right = clip(folder.path(), &format!("right-{name}"), encoder);
+        let into = folder.path().join(name);
+        fs::create_dir(&into).unwrap();
+        all_flagged(right.to_str().unwrap(), &into)
+    };
+    let files = [
+        flagged("1.mp4", "-c:v mpeg1video -bf 2 -b:v 800k"),
+        flagged("2.mp4", "-c:v mpeg2video -bf 2 -b:v 800k"),
+        flagged("4.mp4", "-c:v mpeg4 -bf 2 -b:v 800k"),
+        clip(folder.path(), "h263.avi", "-c:v h263 -b:v 800k"),
+        clip(folder.path(), "h263p.avi", "-c:v h263p -b:v 800k"),
+        clip(folder.path(), "h261.avi", "-c:v h261 -b:v 800k"),
+    ];
+    for file in files {
+        let name = file.display();
+        let whole = hashes_from(&file, "", "host=process");
+        assert_eq!(whole.len(), 60, "{name}");
+        for first in [1, 13, 20, 35, 59] {
+            let start = format!("start={}ms", first * 40);
+            for options in ["host=process threads=1", "host=inline"] {
+                assert!(hashes_from(&file, &start, options) == whole[first..], "{name} {start} {options}");
+            }
+        }
+        // Delivered frames are right, and missing ones are counted.
+        for fault in ["poison@3", "poison@13,crash@40"] {
+            let hashes = file.with_extension("fault");
+            let path = format!(
+                "file '{name}' ! decode host=process fault={fault} ! framemd5 '{}'",
+                hashes.display()
+            );
+            let ran = run(&["run", &path]).ended(3);
+            let text = fs::read_to_string(&hashes).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            let frames: Vec<&str> = lines.filter_map(|line| line.rsplit(' ').next()).collect();
+            let is_right = frames.iter().all(|frame| whole.iter().any(|right| right == frame));
+            assert!(is_right && frames.len() + skipped(&ran.stderr) == 60, "{name} {fault}: {}", ran.stderr);
+        }
+    }
+}
+
+/// The decoder cannot decode the first picture of a refresh whose frame number is 0, so the frames are right
+/// when the next refresh is complete.
+#[test]
+fn frames_behind_a_loss_in_a_gradual_refresh_are_right_or_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    for keyint in [16, 24] {
+        let file = folder.path().join(format!("{keyint}.mkv"));
+        let x264 = format!("intra-refresh=1:keyint={keyint}:bframes=0");
+        let source =
+            ["-f", "lavfi", "-i", "testsrc2=s=320x240:r=25", "-frames:v", "120", "-pix_fmt", "yuv420p"];
+        ffmpeg(&[&source[..], &["-c:v", "libx264", "-x264-params", &x264, file.to_str().unwrap()]].concat());
+        let whole = hashes_from(&file, "", "host=process");
+        assert_eq!(whole.len(), 120);
+        for fault in ["poison@3", "poison@17"] {
+            let hashes = folder.path().join("hashes");
+            let path = format!(
+                "file '{}' ! decode host=process fault={fault} ! framemd5 '{}'",
+                file.display(),
+                hashes.display()
+            );
+            let ran = run(&["run", &path]).ended(3);
+            let text = fs::read_to_string(&hashes).unwrap();
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            let frames: Vec<&str> = lines.filter_map(|line| line.rsplit(' ').next()).collect();
+            let wrong = frames.iter().filter(|frame| !whole.iter().any(|right| right == *frame)).count();
+            assert_eq!(
+                (wrong, frames.len() + skipped(&ran.stderr)),
+                (0, 120),
+                "{keyint} {fault}: {}",
+                ran.stderr
+            );
+            assert!(frames.len() > 50 && frames.last().copied() == whole.last().map(String::as_str));
+        }
+    }
+}
+
 #[test]
 fn a_gradual_refresh_is_replayed_completely_or_is_the_resume_point() {
     let folder = tempfile::tempdir().unwrap();

@@ -143,6 +143,43 @@ fn ten_seeks_in_each_codec_in_a_process() {
     });
 }
 
+/// A seek into gradual refresh starts one refresh before a complete one, at an IDR picture or at the first
+/// packet. The frame numbers of the refreshes are 0 with `keyint=16`, so libavcodec decodes no refresh from
+/// its begin.
+#[test]
+fn seeks_into_gradual_refresh_deliver_right_frames() {
+    ends(|| {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, options) in [
+            ("a.mkv", "keyint=16:bframes=0"),
+            ("b.mp4", "keyint=16:bframes=2:b-adapt=0"),
+            ("c.ts", "keyint=10:bframes=0:ref=3"),
+            ("d.mkv", "keyint=48:bframes=0"),
+        ] {
+            let encoder = format!("-c:v libx264 -pix_fmt yuv420p -x264-params intra-refresh=1:{options}");
+            let file = clip(folder.path(), name, &encoder);
+            let whole = all(&format!("file {file} ! decode"));
+            assert_eq!(whole.len(), FRAMES, "{name}");
+            for path in
+                [format!("file {file} ! decode"), format!("file {file} ! decode host=process threads=2")]
+            {
+                let mut stream = frames(&path);
+                for first in (1..FRAMES).step_by(3) {
+                    let to = first as u64 * 40;
+                    stream.seek(Duration::from_millis(to), SeekTo::Exact).unwrap();
+                    let rest = take(&mut stream, usize::MAX);
+                    assert_tail(&path, to, &rest, &whole[first..]);
+                    stream.seek(Duration::from_millis(to), SeekTo::KeyframeBefore).unwrap();
+                    let rest = take(&mut stream, usize::MAX);
+                    let is_tail = whole.ends_with(&rest) && rest.len() >= FRAMES - first;
+                    assert!(is_tail, "{path} to the keyframe before {to} ms: {} frames", rest.len());
+                }
+                assert!(stream.report().unwrap().losses().is_empty(), "{path}");
+            }
+        }
+    });
+}
+
 #[test]
 fn ten_seeks_in_each_codec_in_the_service() {
     ends(|| {
@@ -284,6 +321,27 @@ fn decoding_resumes_at_the_next_random_access_point_after_a_flush() {
             // Random access points are 12 frames apart.
             assert!(whole.ends_with(&rest) && rest.len() <= FRAMES - 3, "{path}: {}", rest.len());
             assert_eq!(rest.len() % 12, 0, "{path}: {}", rest.len());
+        }
+    });
+}
+
+#[test]
+fn after_a_flush_in_a_gradual_refresh_frames_are_right() {
+    ends(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let encoder = "-c:v libx264 -pix_fmt yuv420p -x264-params intra-refresh=1:keyint=16:bframes=0";
+        let file = clip(folder.path(), "a.mkv", encoder);
+        let whole = all(&format!("file {file} ! decode"));
+        for (source, decoder) in [("", ""), ("host=inline", "host=process"), ("host=process", "host=process")]
+        {
+            let path = format!("file {file} rate=50 {source} ! decode threads=1 {decoder}");
+            let mut stream = frames(&path);
+            assert_tail(&path, 0, &take(&mut stream, 3), &whole[..3]);
+            stream.flush().unwrap();
+            let rest = take(&mut stream, usize::MAX);
+            assert!(whole.ends_with(&rest), "{path}: {}", rest.len());
+            // Behind a worker, the flush may come too late for a complete refresh.
+            assert!(!rest.is_empty() || decoder == "host=process", "{path}");
         }
     });
 }

@@ -135,7 +135,7 @@ impl Demuxer {
         // Only counts the loss and marks no packet as damaged: libavformat has read many packets,
         // and the loss may be before any of them.
         demuxer.lost = take_lost();
-        demuxer.skip_to_key()?;
+        demuxer.skip_to_start()?;
         Ok(demuxer)
     }
 

@@ -4,7 +4,8 @@
 //! Depending on the container, libavformat seeks by decoding time instead of presentation time,
 //! stops between two random access points, or fails because there is no index. So the demuxer
 //! checks the packets after each seek. Containers also flag packets where decoding cannot start; the
-//! demuxer removes the flag if the packet's bytes refute it, and the seek goes further back.
+//! demuxer removes the flag if the packet's bytes refute it, and the seek goes further back. In a
+//! stream with gradual refresh, the module `gradual` finds the packet.
 
 use std::ffi::c_int;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use framepath_model::access_unit::Coding;
 use framepath_model::stream::SeekTo;
 
 use super::context::Context;
+use super::gradual::Landing;
 use super::{Demuxer, Mark};
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
@@ -40,7 +42,7 @@ pub(super) struct Marking {
 }
 
 impl Marking {
-    fn starting_before(target: i64) -> Marking {
+    pub(super) fn starting_before(target: i64) -> Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
@@ -70,8 +72,8 @@ impl Demuxer {
     }
 
     /// Seeks to the time `to`, counted from the start of the stream. The next
-    /// [`read`](Demuxer::read) returns the random access point from which a flushed decoder can
-    /// decode the requested frames, or the first packet if there is no such point. Pictures before
+    /// [`read`](Demuxer::read) returns the random access point, or the begin of a gradual refresh, from
+    /// which a flushed decoder can decode the requested frames, or the first packet if there is no such point. Pictures before
     /// the requested frames are [preroll](Packet::preroll). If `to` is after the last frame, an
     /// exact seek leaves no frame.
     ///
@@ -85,7 +87,7 @@ impl Demuxer {
         if !self.is_seekable() {
             return Err(self.cannot_seek("it is a pipe, a device or a network stream"));
         }
-        self.marking = None;
+        (self.marking, self.recovery) = (None, None);
         if self.first.is_none() {
             // Reads the first packet, by which `rewind` identifies the start of the stream.
             self.read_ahead = self.read()?;
@@ -108,12 +110,21 @@ impl Demuxer {
     /// decoder can start. (A point that a seek or a rewind has already read is used even if it is
     /// damaged.) The next [`read`](Demuxer::read) returns this point, or `None` if the
     /// file has no further one. Later packets whose pictures are shown before the point are marked
-    /// as [preroll](Packet::preroll).
+    /// as [preroll](Packet::preroll). If the point begins a gradual refresh, also the packets are
+    /// marked whose pictures are shown before a later refresh is complete or an IDR picture.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
     pub fn skip_to_key(&mut self) -> Result<(), CodecError> {
-        self.marking = None;
+        self.skip_to_start()?;
+        self.recovery = self.recovery_from_start();
+        Ok(())
+    }
+
+    /// Skips packets as [`skip_to_key`](Demuxer::skip_to_key) does, without the marking of a gradual
+    /// refresh.
+    pub(super) fn skip_to_start(&mut self) -> Result<(), CodecError> {
+        (self.marking, self.recovery) = (None, None);
         if self.read_ahead.as_ref().is_none_or(|packet| !packet.is_key()) {
             self.read_ahead = self.read_key()?;
         }
@@ -131,12 +142,12 @@ impl Demuxer {
         self.marking = match (mode, &landed) {
             (SeekTo::Exact, _) => Some(Marking::starting_before(target)),
             // Discards pictures that are decoded after the keyframe and shown before it: they refer
-            // to pictures that were not decoded.
-            (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::starting_before),
+            // to pictures that were not decoded. Also discards those before a refresh is complete.
+            (SeekTo::KeyframeBefore, Some(landing)) => landing.right_from.map(Marking::starting_before),
             (SeekTo::KeyframeBefore, None) => None,
         };
         match landed {
-            Some(key) => self.read_ahead = Some(key),
+            Some(landing) => self.read_ahead = Some(landing.start),
             None => self.rewind_marked()?,
         }
         Ok(())
@@ -150,20 +161,41 @@ impl Demuxer {
         Ok(())
     }
 
+    /// Returns the packet at which decoding has to start for a seek to `latest` (in ticks). The next
+    /// read returns the packet after this one. Returns `None` if decoding has to start at the first
+    /// packet of the file; the caller then rewinds.
+    fn read_to_target(&mut self, latest: i64) -> Result<Option<Landing<Packet>>, CodecError> {
+        if !self.points.is_gradual() {
+            let key = self.read_to_point(latest)?;
+            if !self.points.is_gradual() {
+                return Ok(key.map(|start| Landing { right_from: start.meta().pts, start }));
+            }
+        }
+        self.land_in_gradual(latest)
+    }
+
+    /// Returns one second in ticks, at least 1.
+    pub(super) fn second(&self) -> i64 {
+        let ticks = self.info.stream.time_base.ticks_around(Duration::from_secs(1));
+        ticks.unwrap_or_default().0.max(1)
+    }
+
     /// Returns the last random access point that is shown at or before `latest` (in ticks), as far
     /// as the container's index and the packets' times show. The next read returns the packet after
-    /// this point. Returns `None` if decoding has to start at the first packet of the file; the
-    /// caller then rewinds.
-    fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
-        let base = self.info.stream.time_base;
-        let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
-        step = step.max(1);
+    /// this point. Returns `None` if decoding has to start at the first packet of the file, or if the
+    /// stream turns out to have gradual refresh.
+    fn read_to_point(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+        let mut step = self.second();
         let mut aim = latest;
         for attempt in 0..TRIES {
             if !self.go_before(aim) {
                 break;
             }
-            match self.read_key_before(latest)? {
+            let key = self.read_key_before(latest)?;
+            if self.points.is_gradual() {
+                return Ok(None);
+            }
+            match key {
                 Some(key) if key.meta().pts.is_some_and(|pts| pts <= latest) => {
                     let is_last = attempt == 0 && !self.context.has_key_between(self.stream, &key, latest);
                     return if is_last { Ok(Some(key)) } else { self.advance(&key, aim, latest) };
@@ -178,7 +210,7 @@ impl Demuxer {
 
     /// Drops the packet that was read ahead, and seeks to a packet at or before `ticks`. Returns
     /// false if libavformat cannot seek, or memory was short.
-    fn go_before(&mut self, ticks: i64) -> bool {
+    pub(super) fn go_before(&mut self, ticks: i64) -> bool {
         self.read_ahead = None;
         let shortage = Shortage::watch();
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
@@ -211,7 +243,7 @@ impl Demuxer {
         self.land_by_reading(latest)
     }
 
-    /// Does the work of [`read_to_target`](Demuxer::read_to_target) if libavformat cannot seek, or
+    /// Does the work of [`read_to_point`](Demuxer::read_to_point) if libavformat cannot seek, or
     /// if its seeks have not led to the point: reads the file from the start to find the point, and
     /// again up to the point.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {

@@ -30,7 +30,8 @@ pub(super) struct Resumption {
     skipping: bool,
     /// Number of reference pictures that are still withheld, together with the pictures between
     /// them, after the stream resumed at a packet that is only flagged as a random access point; 0
-    /// if the recovery is complete, or there is none.
+    /// if the recovery is complete, or there is none. `u32::MAX`, less the pictures since, if the
+    /// stream resumed at a gradual refresh and the next has not begun.
     withholding: u32,
     /// Presentation time, ticks, before which pictures lack their references: that of the random
     /// access point where the stream resumed or the withholding ended, or of the picture that
@@ -83,10 +84,15 @@ impl Resumption {
             RandomAccess::Claimed { recovery } => {
                 let pictures = recovery.saturating_add(1);
                 self.by_type = false;
-                if mem::take(&mut self.skipping) {
+                if !mem::take(&mut self.skipping) {
+                    self.withholding = self.withholding.min(pictures);
+                } else if recovery == 0 {
                     self.withholding = pictures;
+                } else {
+                    // The next refresh ends the withholding. A decoder may be unable to decode the first
+                    // picture of this one, because it has no picture to which this one refers.
+                    self.withholding = u32::MAX;
                 }
-                self.withholding = self.withholding.min(pictures);
                 (true, Leading::No)
             }
             RandomAccess::Picture { reference, leading } => {
