@@ -4,6 +4,7 @@
 
 mod clip;
 mod own_report;
+mod stream_report;
 
 use std::ffi::OsString;
 use std::fs;
@@ -16,6 +17,7 @@ use framepath_trace::{Recording, StreamLedger, TraceError, TraceLevel, TraceRepo
 
 pub use clip::NumberedClip;
 pub use own_report::{Injected, OwnFrame, OwnReport};
+pub use stream_report::{stream_report, stream_reports};
 
 use crate::error::LabError;
 use crate::process::Program;
