@@ -1,10 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Summary of a traced program as JSON, in the form of framepath's own runs.
+//! Reports of traced programs in the form of framepath's own runs, so that all outputs are the same.
 
-use framepath::{Report, export};
+use framepath::{HopInfo, Report, export};
 use framepath_model::summary::SummaryRow;
-use framepath_trace::TraceReport;
+use framepath_os::measure::meter::Level;
+use framepath_trace::{StreamLedger, TraceReport};
 use serde_json::{Value, json};
+
+/// Returns the report of each stream, with a name that no other stream of the program has and that is the same in the next
+/// recording: the stream's way, and a number from the second stream with this way on.
+pub(crate) fn reports(traced: &TraceReport) -> Vec<(String, Report)> {
+    let mut reports: Vec<(String, Report)> = Vec::new();
+    for (index, stream) in traced.streams.iter().enumerate() {
+        let way = stream.way();
+        let before = traced.streams[..index].iter().filter(|other| other.way() == way).count();
+        let name = if before == 0 { way } else { format!("{way} ({})", before + 1) };
+        reports.push((name, report(traced, stream)));
+    }
+    reports
+}
+
+fn report(traced: &TraceReport, stream: &StreamLedger) -> Report {
+    let mut report = Report::default();
+    (report.frames, report.wall_ns) = (stream.frames, traced.wall_ns);
+    report.cpu_ns = traced.usage.cpu_ns.unwrap_or_else(|| traced.running_ns());
+    report.level = Level::Full;
+    report.hops = stream.stages.iter().map(HopInfo::new).collect();
+    report.threads = stream.threads.iter().map(|id| thread(traced, *id)).collect();
+    report.rows = stream.rows.clone();
+    report.spans = stream.spans.clone();
+    report
+}
+
+fn thread(traced: &TraceReport, id: i32) -> String {
+    let row = traced.threads.iter().find(|row| row.thread == id);
+    format!("{} ({id})", row.map_or("thread", |row| row.name.as_str()))
+}
 
 /// Returns the figures as JSON: a summary as that of a run, with a row for each stream, and with the times of the
 /// threads and the facts of the recording under the key `trace`.

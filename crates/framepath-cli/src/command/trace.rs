@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framepath::{Report, export};
-use framepath_lab::traced::stream_reports;
 use framepath_os::process::signal;
 use framepath_trace::{Recording, StageLimits, TraceLevel, TraceReport};
 
@@ -147,7 +146,7 @@ impl TraceArgs {
         if !self.quiet {
             TextTarget::beside_data(has_data).print(&report.text())?;
         }
-        let mut runs = stream_reports(&report);
+        let mut runs = traced::reports(&report);
         let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
         if let Some(csv) = csv {
             csv.write(|to| export::csv::write_all(&named, to))?;

@@ -115,9 +115,8 @@ struct ElementRuns {
 /// GStreamer's.
 fn observed(elements: &str) -> Result<Vec<(String, [Measured; 2])>, LabError> {
     has_elements(elements)?;
-    let log = LogFile(
-        std::env::temp_dir().join(format!("framepath-element-latency-{}.log", std::process::id())),
-    );
+    let log =
+        LogFile(std::env::temp_dir().join(format!("framepath-element-latency-{}.log", std::process::id())));
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "videotestsrc", "num-buffers=150", "!"]).args(elements.split_whitespace());
     command.env("GST_TRACERS", "latency(flags=element)").env("GST_DEBUG", "GST_TRACER:7");
@@ -160,8 +159,9 @@ fn has_elements(pipeline: &str) -> Result<(), LabError> {
         match Program::new("gst-inspect-1.0", ["--exists", element]).run(false) {
             Ok(_) => {}
             Err(LabError::Command { .. }) => {
-                let reason =
-                    format!("no GStreamer element `{element}`; apt install gstreamer1.0-plugins-good and -bad");
+                let reason = format!(
+                    "no GStreamer element `{element}`; apt install gstreamer1.0-plugins-good and -bad"
+                );
                 return Err(LabError::Missing(reason));
             }
             Err(LabError::Missing(_)) => {

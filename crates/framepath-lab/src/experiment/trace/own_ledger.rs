@@ -18,7 +18,7 @@ use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
 use crate::pairs;
 use crate::progress::ProgressView;
-use crate::traced::{stream_report, trace};
+use crate::traced::{self, trace};
 
 /// Decoding by framepath: name of the case, clip, and options of the stage `decode`.
 const CASES: [(&str, &str, &str); 8] = [
@@ -122,16 +122,16 @@ fn observed(settings: &ExperimentSettings, path: &str) -> Result<[Measured; 2], 
     let stream = traced.streams.first().ok_or_else(|| no_decoder(TRACE))?;
     let of_decoder =
         |row: &&Row| stream.stages.get(usize::from(row.hop)).is_some_and(|stage| is_decoder(stage));
-    let rows_of_trace: DecoderRows =
-        (stream.rows.iter().filter(of_decoder)).map(|row| (row.seq, [row.wall_ns(), row.compute_ns])).collect();
-    let read = |file: &OwnFile| {
-        fs::read_to_string(&file.0).map_err(LabError::io("reading framepath's own ledger"))
-    };
+    let rows_of_trace: DecoderRows = (stream.rows.iter().filter(of_decoder))
+        .map(|row| (row.seq, [row.wall_ns(), row.compute_ns]))
+        .collect();
+    let read =
+        |file: &OwnFile| fs::read_to_string(&file.0).map_err(LabError::io("reading framepath's own ledger"));
     let rows_of_ledger = decoder_rows(&read(&csv)?).ok_or_else(|| no_decoder(LEDGER))?;
     let summary: Summary = serde_json::from_str(&read(&json)?)
         .map_err(|error| LabError::Unknown(format!("framepath's own ledger: {error}")))?;
 
-    let mut by_trace = Measured::from_report(&mut stream_report(&traced, stream));
+    let mut by_trace = traced::measured(&traced, stream);
     let has_pool = stream.rows.iter().any(|row| row.pool_ns > 0);
     // The work of threads that share frames, or whose frames are not known, is in no row.
     let threads = traced.threads.iter().filter(|row| has_pool && row.codec.is_some());
