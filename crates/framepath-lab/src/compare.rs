@@ -97,8 +97,10 @@ pub fn trace(
     });
     watch.end();
     outcome?;
-    for (name, runs) in [("a", &of_a), ("b", &of_b)] {
-        summary.notes.push(format!("{name} traced: {}", runs.notes.join("; ")));
+    let notes = [("a", &of_a), ("b", &of_b)].map(|(name, runs)| (name, runs.notes.join("; ")));
+    match &notes {
+        [(_, a), (_, b)] if a == b => summary.notes.push(format!("both sides traced: {a}")),
+        notes => summary.notes.extend(notes.iter().map(|(name, text)| format!("{name} traced: {text}"))),
     }
     summary.notes.push("the times include the cost of the tracer".to_owned());
     Ok(TracedComparison { summary, stages: stages::differences(&of_a.stages, &of_b.stages) })
@@ -188,6 +190,9 @@ pub fn text(summary: &Summary) -> String {
         lines.push([heading.to_owned(), cell(a), cell(b), middle, interval]);
     }
     for (heading, metric) in [("load", "load"), ("peak KiB", "peak_memory_kib")] {
+        if a.figure(metric).or(b.figure(metric)).is_none() {
+            continue;
+        }
         let cell = |row: &SummaryRow| row.figure(metric).map_or_else(String::new, figure);
         let quotient = a.figure(metric).zip(b.figure(metric)).filter(|(_, b)| *b > 0.0);
         let quotient = quotient.map_or_else(String::new, |(a, b)| times(a / b));
