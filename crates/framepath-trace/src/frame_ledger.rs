@@ -95,13 +95,6 @@ pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
     }
 }
 
-/// Time in which a thread of a decoder worked on a frame, CLOCK_MONOTONIC nanoseconds.
-struct ThreadWork {
-    thread: i32,
-    from_ns: u64,
-    to_ns: u64,
-}
-
 struct Stream<'a> {
     facts: &'a TraceFacts<'a>,
     frames: &'a [&'a TracedFrame],
@@ -173,81 +166,42 @@ impl Stream<'_> {
         }
     }
 
-    /// Returns the work of the decoder's threads on each frame, by the call that sent it: only where threads have frames of
-    /// their own.
-    fn works(&self) -> HashMap<usize, ThreadWork> {
+    /// Returns the time in which a thread of the decoder worked on each frame, by the call of its buffer: only where
+    /// threads have frames of their own.
+    fn works(&self) -> HashMap<usize, (u64, u64)> {
         let spans = self.facts.spans;
-        // Frames of each thread, with the time at which it began with them.
-        let mut of_thread: HashMap<i32, Vec<(&TracedFrame, u64)>> = HashMap::new();
+        let mut of_thread: HashMap<i32, Vec<(&TracedFrame, usize)>> = HashMap::new();
         for frame in self.frames {
-            let send = &spans[frame.send];
-            let buffer = frame.buffer.map(|buffer| &spans[buffer]).filter(|span| span.thread != send.thread);
-            let Some(buffer) = buffer else { continue };
-            let Some(line) = self.facts.timelines.get(&buffer.thread) else { continue };
-            // The thread begins with a frame when it wakes up behind the sending of the packet, or has the packet and goes on.
-            // Other threads end waits inside the work on the frame.
-            let is_for_packet = |wait: &ThreadStretch| wait.may_be_ended_by(send.thread);
-            let begin_ns =
-                line.last_end(send.enter_ns, buffer.enter_ns, is_for_packet).unwrap_or(send.enter_ns);
-            of_thread.entry(buffer.thread).or_default().push((frame, begin_ns));
-        }
-        if self.frames.iter().all(|frame| frame.buffer.is_none()) {
-            of_thread = self.woken();
+            if let Some(buffer) =
+                frame.buffer.filter(|buffer| spans[*buffer].thread != spans[frame.send].thread)
+            {
+                of_thread.entry(spans[buffer].thread).or_default().push((frame, buffer));
+            }
         }
         let mut works = HashMap::new();
         for (thread, mut frames) in of_thread {
-            frames.sort_by_key(|(_, begin_ns)| *begin_ns);
+            frames.sort_by_key(|(_, buffer)| spans[*buffer].enter_ns);
             let Some(line) = self.facts.timelines.get(&thread) else { continue };
-            for (index, (frame, from_ns)) in frames.iter().enumerate() {
+            // The thread begins with a frame when it wakes up behind the sending of the packet, or has the packet and goes on.
+            let begins: Vec<u64> = frames
+                .iter()
+                .map(|(frame, buffer)| {
+                    let (send, buffer) = (&spans[frame.send], &spans[*buffer]);
+                    // Other threads end waits inside the work on the frame.
+                    let is_for_packet = |wait: &ThreadStretch| wait.may_be_ended_by(send.thread);
+                    line.last_end(send.enter_ns, buffer.enter_ns, is_for_packet).unwrap_or(send.enter_ns)
+                })
+                .collect();
+            for (index, (frame, buffer)) in frames.iter().enumerate() {
                 let received_ns = frame.receive.map_or(u64::MAX, |receive| spans[receive].leave_ns);
-                let next_ns = frames.get(index + 1).map_or(u64::MAX, |(_, begin_ns)| *begin_ns);
-                let until_ns = next_ns.min(received_ns);
+                let until_ns = begins.get(index + 1).copied().unwrap_or(u64::MAX).min(received_ns);
+                let from_ns = begins[index];
                 // The wait that goes on then is for the next packet.
-                let to_ns = line.wait_at(until_ns).filter(|end| end > from_ns).unwrap_or(until_ns);
-                works.insert(frame.send, ThreadWork { thread, from_ns: *from_ns, to_ns });
+                let end_ns = line.wait_at(until_ns).filter(|end| *end > from_ns).unwrap_or(until_ns);
+                works.insert(*buffer, (from_ns, end_ns));
             }
         }
         works
-    }
-
-    /// Returns the frames of each of the decoder's threads, with the time at which it began with them, from the wake-ups by the
-    /// sender of the packets: for a program whose buffers are its own. Empty if the wake-ups are not those of frame threads,
-    /// which take the packets one by one, in turn. Threads that share a picture are woken up together.
-    fn woken(&self) -> HashMap<i32, Vec<(&TracedFrame, u64)>> {
-        let spans = self.facts.spans;
-        let mut of_thread: HashMap<i32, Vec<(&TracedFrame, u64)>> = HashMap::new();
-        let pool = self.frames.first().and_then(|frame| self.facts.pools.get(&frame.decoder));
-        let Some(pool) = pool.filter(|pool| pool.len() > 1) else { return of_thread };
-        let mut frames: Vec<&TracedFrame> = self.frames.to_vec();
-        frames.sort_by_key(|frame| spans[frame.send].enter_ns);
-        // Threads in the order of all wake-ups.
-        let mut woken: Vec<i32> = Vec::new();
-        for (index, frame) in frames.iter().enumerate() {
-            let send = &spans[frame.send];
-            // The packet is decoded when it is sent, or, with a frame to be received first, behind that.
-            let until_ns = frames.get(index + 1).map_or(u64::MAX, |next| spans[next.send].enter_ns);
-            let mut wakes: Vec<(u64, i32)> = Vec::new();
-            for thread in pool {
-                let Some(line) = self.facts.timelines.get(thread) else { continue };
-                let waits = line.between(send.enter_ns, until_ns);
-                let ended = waits.filter(|wait| wait.to_ns < until_ns && wait.is_ended_by(send.thread));
-                wakes.extend(ended.map(|wait| (wait.to_ns, *thread)));
-            }
-            wakes.sort_unstable();
-            woken.extend(wakes.iter().map(|(_, thread)| *thread));
-            // Hidden pictures are in front of the shown one in the same packet.
-            if let Some((at_ns, thread)) = wakes.last() {
-                of_thread.entry(*thread).or_default().push((frame, *at_ns));
-            }
-        }
-        let turn = of_thread.len();
-        let in_turn = woken.iter().zip(woken.iter().skip(turn)).filter(|(first, next)| first == next).count();
-        let is_in_turn = turn > 1 && 4 * in_turn >= 3 * woken.len().saturating_sub(turn);
-        let is_one_by_one = 2 * woken.len() > frames.len() && 4 * woken.len() <= 5 * frames.len();
-        if !(is_in_turn && is_one_by_one) {
-            of_thread.clear();
-        }
-        of_thread
     }
 
     /// Returns the parts of a frame's time up to the end of a stage, each with its end, and the thread of the stage's first call.
@@ -255,7 +209,7 @@ impl Stream<'_> {
         &self,
         frame: &TracedFrame,
         stage: usize,
-        works: &HashMap<usize, ThreadWork>,
+        works: &HashMap<usize, (u64, u64)>,
     ) -> (Vec<PartUntil>, i32) {
         let spans = self.facts.spans;
         let before = |at: Option<usize>| at.map(|index| spans[index].thread);
@@ -269,13 +223,13 @@ impl Stream<'_> {
                 let from = before(frame.read).unwrap_or(send.thread);
                 let has_pool = self.facts.pools.contains_key(&(send.process, send.object));
                 let mut parts = vec![(Part::Way { from, to: send.thread }, send.enter_ns)];
-                let work = works.get(&frame.send);
+                let work = frame.buffer.and_then(|buffer| works.get(&buffer).map(|work| (buffer, work)));
                 let caller = |thread| Part::Thread { thread, pool: has_pool };
                 let receive = frame.receive.map(|receive| &spans[receive]);
                 match work {
-                    Some(ThreadWork { thread, from_ns, to_ns }) => {
+                    Some((buffer, (from_ns, to_ns))) => {
                         parts.push((caller(send.thread), *from_ns));
-                        parts.push((Part::Thread { thread: *thread, pool: false }, *to_ns));
+                        parts.push((Part::Thread { thread: spans[buffer].thread, pool: false }, *to_ns));
                     }
                     None => parts.push((caller(send.thread), send.leave_ns)),
                 }
