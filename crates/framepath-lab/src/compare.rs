@@ -190,9 +190,6 @@ pub fn text(summary: &Summary) -> String {
         lines.push([heading.to_owned(), cell(a), cell(b), middle, interval]);
     }
     for (heading, metric) in [("load", "load"), ("peak KiB", "peak_memory_kib")] {
-        if a.figure(metric).or(b.figure(metric)).is_none() {
-            continue;
-        }
         let cell = |row: &SummaryRow| row.figure(metric).map_or_else(String::new, figure);
         let quotient = a.figure(metric).zip(b.figure(metric)).filter(|(_, b)| *b > 0.0);
         let quotient = quotient.map_or_else(String::new, |(a, b)| times(a / b));

@@ -21,7 +21,7 @@ pub(super) struct TracedSideRun {
     pub(super) measured: Measured,
     /// Stages of the longest stream; empty without frames.
     pub(super) stages: StageTimes,
-    /// What a reader must know about the figures, one sentence each.
+    /// Notes on the figures, one sentence each.
     pub(super) notes: Vec<String>,
 }
 
