@@ -186,7 +186,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "trace",
-        question: "accuracy of the ledger of a foreign program: known, injected costs, and other observers of the same run",
+        question: "accuracy of the ledger of a foreign program: injected costs, other observers",
         quick: false,
         takes_files: false,
         cases: trace::cases,

@@ -27,9 +27,10 @@ own process, without a ledger. Each command runs without a shell. The CPU figure
 includes all processes that a side starts and waits for. A verdict is given only if
 the 95 % interval of the ratio excludes 1.
 
-With --trace, each run is observed as by `framepath trace`, at the highest level that you have the
-rights for: the text and the JSON also have the time per frame of each stage by cause, the difference
-a - b, and the largest difference. docs/trace.md explains the stages and causes.
+With --trace, each run of a pair is observed as by `framepath trace`, at the highest
+level that you have the rights for. The text and the JSON then also have the time per
+frame of each stage by cause, and the difference a - b; the text names the largest
+difference. docs/trace.md explains the stages and causes.
 
 Exit code:
   0    the comparison is complete, whatever the verdict
