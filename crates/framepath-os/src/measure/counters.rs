@@ -106,8 +106,8 @@ impl Counters {
 
     /// Reads all counters: two to four system calls.
     pub fn read(&mut self) -> Counts {
-        // Before the switch records: these two calls bring the scheduler's accounts up to date, so that a thread whose turn
-        // is over is preempted in them. Behind the records, the preemption would be in no count, and unexplained.
+        // Before the switch records: a thread is often preempted in these two calls, probably because they bring the
+        // scheduler's accounts up to date. Behind the records, the preemption would be in no count, and unexplained.
         let (usage, cpu_ns) = (thread_usage(), thread_cpu_ns());
         let (preempted_ns, slept_ns) = match &mut self.switch_log {
             Some(log) => {
