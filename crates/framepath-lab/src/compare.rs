@@ -6,6 +6,8 @@
 //! measured in the same way.
 
 mod compared_side;
+mod stages;
+mod traced_side;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,6 +16,7 @@ use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Ratio, Summary, SummaryRow};
 use framepath_os::process::signal;
+use serde::Serialize;
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured};
@@ -21,14 +24,29 @@ use crate::pairs;
 use crate::plain::metric_in_words;
 use crate::plain::number::{bare_ratio, figure, times};
 use crate::progress::ProgressView;
+use traced_side::{StageTimes, TracedSideRun};
 
 pub use compared_side::{ComparedSide, SideError, sides};
+pub use stages::StageDifference;
 
 /// Metrics by which the sides are compared, pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
 
 /// Name of the only case of a comparison.
 const CASE: &str = "all";
+
+/// Seed of the bootstrap of every difference, constant for reproducible summaries.
+const SEED: u64 = 0x7374_6167_6573;
+
+/// Comparison of two sides whose runs were traced.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TracedComparison {
+    /// Figures of the runs, as [`run`] returns them; the rows also have the stages as hops.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Differences by stage and cause; empty if neither side has frames.
+    pub stages: Vec<StageDifference>,
+}
 
 /// Runs both sides once to warm up and `rounds` times for the figures. Returns a summary with one
 /// case and the contenders `a` and `b`. `framepath` is the binary that runs paths.
@@ -43,7 +61,70 @@ pub fn run(
     framepath: &Path,
     watch: &dyn ProgressView,
 ) -> Result<Summary, LabError> {
-    let mut summary = Summary {
+    let mut summary = begun(sides);
+    watch.begin("compare", 2 * (rounds as u64 + 1));
+    let [a, b] = sides;
+    let run = |side: &ComparedSide| -> Result<Measured, LabError> { side.run(framepath) };
+    let outcome = warm_up(sides, watch, |side| side.run(framepath).map(drop)).and_then(|()| {
+        let contenders = vec![Contender::new("a", || run(a)), Contender::new("b", || run(b))];
+        measure(contenders, rounds, watch, &mut summary)
+    });
+    watch.end();
+    outcome.map(|()| summary)
+}
+
+/// Does the same as [`run`], with each run under the tracer at the highest level that this process has the rights for. The
+/// figures include the tracer's cost.
+///
+/// # Errors
+/// As for [`run`], and [`LabError::Unknown`] if the kernel denies the observation.
+pub fn trace(
+    sides: &[ComparedSide; 2],
+    rounds: usize,
+    framepath: &Path,
+    watch: &dyn ProgressView,
+) -> Result<TracedComparison, LabError> {
+    let mut summary = begun(sides);
+    watch.begin("compare", 2 * (rounds as u64 + 1));
+    let (mut of_a, mut of_b) = (TracedRuns::default(), TracedRuns::default());
+    let [a, b] = sides;
+    let outcome = warm_up(sides, watch, |side| side.run(framepath).map(drop)).and_then(|()| {
+        let contenders = vec![
+            Contender::new("a", || of_a.add(a.trace(framepath)?)),
+            Contender::new("b", || of_b.add(b.trace(framepath)?)),
+        ];
+        measure(contenders, rounds, watch, &mut summary)
+    });
+    watch.end();
+    outcome?;
+    let notes = [("a", &of_a), ("b", &of_b)].map(|(name, runs)| (name, runs.notes.join("; ")));
+    match &notes {
+        [(_, a), (_, b)] if a == b => summary.notes.push(format!("both sides traced: {a}")),
+        notes => summary.notes.extend(notes.iter().map(|(name, text)| format!("{name} traced: {text}"))),
+    }
+    summary.notes.push("the times include the cost of the tracer".to_owned());
+    Ok(TracedComparison { summary, stages: stages::differences(&of_a.stages, &of_b.stages) })
+}
+
+/// Traced runs of a side.
+#[derive(Default)]
+struct TracedRuns {
+    stages: Vec<StageTimes>,
+    /// Notes of the last run.
+    notes: Vec<String>,
+}
+
+impl TracedRuns {
+    fn add(&mut self, run: TracedSideRun) -> Result<Measured, LabError> {
+        self.stages.push(run.stages);
+        self.notes = run.notes;
+        Ok(run.measured)
+    }
+}
+
+/// Returns a summary without figures.
+fn begun(sides: &[ComparedSide; 2]) -> Summary {
+    Summary {
         experiment: "compare".to_owned(),
         machine: crate::machine(),
         started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs()),
@@ -51,24 +132,15 @@ pub fn run(
         ratios: Vec::new(),
         skipped: Vec::new(),
         notes: vec![format!("a: {}", sides[0]), format!("b: {}", sides[1])],
-    };
-    watch.begin("compare", 2 * (rounds as u64 + 1));
-    let outcome = measure(sides, rounds, framepath, watch, &mut summary);
-    watch.end();
-    outcome.map(|()| summary)
+    }
 }
 
-fn measure(
+/// Runs each side once: this loads files and libraries into the page cache, and detects errors early.
+fn warm_up(
     sides: &[ComparedSide; 2],
-    rounds: usize,
-    framepath: &Path,
     watch: &dyn ProgressView,
-    summary: &mut Summary,
+    run: impl Fn(&ComparedSide) -> Result<(), LabError>,
 ) -> Result<(), LabError> {
-    let [a, b] = sides;
-    let run = |side: &ComparedSide| -> Result<Measured, LabError> { side.run(framepath) };
-    // The warm-up loads files and libraries into the page cache, and detects
-    // errors early.
     for side in sides {
         if signal::interrupted() {
             return Err(LabError::Interrupted);
@@ -76,10 +148,26 @@ fn measure(
         watch.step(&format!("warming up {side}"));
         run(side)?;
     }
-    let contenders = vec![Contender::new("a", || run(a)), Contender::new("b", || run(b))];
+    Ok(())
+}
+
+fn measure(
+    contenders: Vec<Contender<'_>>,
+    rounds: usize,
+    watch: &dyn ProgressView,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
     let comparisons = METRICS.map(|metric| (metric, "a", "b"));
     pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
     Ok(())
+}
+
+impl TracedComparison {
+    /// Formats the comparison for a terminal: the text of its summary, then the stages, and the largest difference in one
+    /// line.
+    pub fn text(&self) -> String {
+        text(&self.summary) + &stages::text(&self.stages)
+    }
 }
 
 /// Formats the comparison for a terminal: the sides, their figures side by side, then in words the

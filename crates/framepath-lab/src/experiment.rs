@@ -186,7 +186,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
     Experiment {
         name: "trace",
-        question: "accuracy of the ledger of a foreign program for known, injected costs",
+        question: "accuracy of the ledger of a foreign program: injected costs, other observers",
         quick: false,
         takes_files: false,
         cases: trace::cases,

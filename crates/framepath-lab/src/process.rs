@@ -62,41 +62,40 @@ impl Program {
     /// [`LabError::Interrupted`] if this process got SIGINT or SIGTERM, otherwise
     /// [`LabError::Command`].
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
-        let file = || tempfile().map_err(LabError::io("creating a temporary file"));
-        let (mut stdout, mut stderr) = (file()?, file()?);
-        let clone = |f: &std::fs::File| {
-            f.try_clone().map_err(LabError::io("duplicating the handle of a temporary file"))
-        };
-        let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
+        let (mut stdout, mut stderr) = (ProgramOutput::new()?, ProgramOutput::new()?);
+        let output = if keep_output { stdout.to_stdio()? } else { Stdio::null() };
         let spawner_peak_kib = framepath_os::machine::own_peak_memory_kib();
         let start = now_ns();
         let child = Command::new(&self.program)
             .args(&self.args)
             .stdin(Stdio::null())
             .stdout(output)
-            .stderr(Stdio::from(clone(&stderr)?))
+            .stderr(stderr.to_stdio()?)
             .spawn()
             .map_err(|error| self.not_started(error))?;
         let usage = children::wait(child).map_err(LabError::io(self.text()))?;
         let wall_ns = now_ns() - start;
         if usage.exit_code == Some(0) {
-            let stdout = text_of(&mut stdout).unwrap_or_default();
-            return Ok(Finished { wall_ns, usage, spawner_peak_kib, stdout });
+            return Ok(Finished { wall_ns, usage, spawner_peak_kib, stdout: stdout.text() });
         }
         if framepath_os::process::signal::interrupted() {
             return Err(LabError::Interrupted);
         }
-        let outcome = match (usage.exit_code, usage.signal) {
+        Err(self.failed(usage.exit_code, usage.signal, &stderr.text()))
+    }
+
+    /// Returns the error of a program that did not exit with 0; it has the last three lines of `stderr`.
+    pub(crate) fn failed(&self, exit_code: Option<i32>, signal: Option<i32>, stderr: &str) -> LabError {
+        let outcome = match (exit_code, signal) {
             (Some(code), _) => format!("exited with {code}"),
             (_, Some(signal)) => format!("was killed by signal {signal}"),
             _ => "did not end normally".to_owned(),
         };
-        let stderr = last_lines(&text_of(&mut stderr).unwrap_or_default());
-        let exit_code = usage.exit_code;
-        Err(LabError::Command { command: self.text(), outcome, exit_code, stderr })
+        LabError::Command { command: self.text(), outcome, exit_code, stderr: last_lines(stderr) }
     }
 
-    fn not_started(&self, error: std::io::Error) -> LabError {
+    /// Returns the error of a program that could not be started.
+    pub(crate) fn not_started(&self, error: std::io::Error) -> LabError {
         let name = self.program.to_string_lossy().into_owned();
         if error.kind() == std::io::ErrorKind::NotFound {
             LabError::Missing(format!("`{name}` is not installed"))
@@ -128,17 +127,29 @@ impl Finished {
     }
 }
 
-/// Creates a nameless file in memory for a program's output, because a full pipe would block the
-/// program.
-fn tempfile() -> std::io::Result<std::fs::File> {
-    framepath_os::memory::memory_file("framepath-output")
-}
+/// Nameless file in memory for a program's output, because a full pipe would block the program.
+#[derive(Debug)]
+pub(crate) struct ProgramOutput(std::fs::File);
 
-fn text_of(file: &mut std::fs::File) -> std::io::Result<String> {
-    file.rewind()?;
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+impl ProgramOutput {
+    /// Creates an empty file.
+    pub(crate) fn new() -> Result<ProgramOutput, LabError> {
+        let file = framepath_os::memory::memory_file("framepath-output");
+        file.map(ProgramOutput).map_err(LabError::io("creating a temporary file"))
+    }
+
+    /// Returns the file as a stream of a program that is to be started.
+    pub(crate) fn to_stdio(&self) -> Result<Stdio, LabError> {
+        let clone = self.0.try_clone().map_err(LabError::io("duplicating the handle of a temporary file"))?;
+        Ok(Stdio::from(clone))
+    }
+
+    /// Returns the text that the program has written; empty if it cannot be read.
+    pub(crate) fn text(&mut self) -> String {
+        let mut bytes = Vec::new();
+        let read = self.0.rewind().and_then(|()| self.0.read_to_end(&mut bytes));
+        read.map_or_else(|_| String::new(), |_| String::from_utf8_lossy(&bytes).into_owned())
+    }
 }
 
 fn last_lines(text: &str) -> String {

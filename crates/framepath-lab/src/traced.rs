@@ -11,13 +11,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use framepath::HopInfo;
 use framepath_model::ledger::Row;
+use framepath_os::measure::meter::Level;
 use framepath_trace::{Recording, StreamLedger, TraceError, TraceLevel, TraceReport};
 
 pub use clip::NumberedClip;
 pub use own_report::{Injected, OwnFrame, OwnReport};
 
 use crate::error::LabError;
+use crate::measure::Measured;
 use crate::process::Program;
 
 /// Files of the program, by name.
@@ -179,6 +182,17 @@ impl TracedRun {
         let found = stages.iter().position(|stage| stage.split(' ').next() == Some(word));
         found.ok_or_else(|| LabError::Unknown(format!("the ledger has no stage {word}, but {stages:?}")))
     }
+}
+
+/// Returns the figures of one stream of `traced`, as those of a path: its stages are the hops.
+pub(crate) fn measured(traced: &TraceReport, stream: &StreamLedger) -> Measured {
+    let mut report = framepath::Report::default();
+    (report.frames, report.wall_ns) = (stream.frames, traced.wall_ns);
+    report.cpu_ns = traced.usage.cpu_ns.unwrap_or_else(|| traced.running_ns());
+    report.level = Level::Full;
+    report.hops = stream.stages.iter().map(HopInfo::new).collect();
+    report.rows = stream.rows.clone();
+    Measured::from_report(&mut report)
 }
 
 /// Returns the numbers of the packets in the order in which their frames left the last stage.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath trace` beside independent observers: a program that injects known costs, and pictures that show their
-//! numbers.
+//! `framepath trace` beside independent observers: a program that injects known costs, pictures that show their
+//! numbers, framepath's own ledger, and GStreamer's tracer.
 
 use std::fs;
 use std::path::Path;
@@ -8,8 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use framepath_lab::LabError;
+use framepath_lab::experiment::{ExperimentSettings, Size, find};
+use framepath_lab::progress::NoProgress;
 use framepath_lab::traced::{NumberedClip, OwnReport, TracedProgram, TracedRun, order_of_output, trace};
 use framepath_model::ledger::Cause;
+use framepath_model::summary::{Summary, SummaryRow};
+use framepath_testkit::clips;
 use framepath_testkit::harness::{Missing, Tested};
 
 framepath_testkit::tests! {
@@ -25,6 +29,8 @@ framepath_testkit::tests! {
     mpeg4_frames_are_identified,
     frames_without_times_are_identified,
     frames_of_the_ffmpeg_tool_are_identified,
+    framepaths_own_ledger_agrees,
+    gstreamers_tracer_agrees,
 }
 
 const FRAMES: u32 = 60;
@@ -261,4 +267,83 @@ fn frames_of_the_ffmpeg_tool_are_identified() -> Tested {
         assert_eq!(order_of_output(&traced.streams[0]), shown, "threads={threads}");
     }
     Ok(())
+}
+
+/// Runs cases of lab `trace` once. Returns the summary, in which no case was skipped.
+fn lab(cases: &[&str]) -> Result<Summary, Missing> {
+    let own = std::env::current_exe().unwrap();
+    let framepath = own.ancestors().nth(2).unwrap().join("framepath");
+    if !framepath.is_file() {
+        return Err(Missing::new(format!("no {}; cargo build -p framepath-cli", framepath.display())));
+    }
+    let settings = ExperimentSettings {
+        size: Size::Quick,
+        pairs: Some(1),
+        cases: cases.iter().map(|case| (*case).to_owned()).collect(),
+        files: Vec::new(),
+        framepath,
+        clips: clips(),
+        peers: "peers".into(),
+    };
+    let summary = found(find("trace").unwrap().run(&settings, &NoProgress))?.summary;
+    match summary.skipped.first() {
+        Some(skipped) => Err(Missing::new(skipped.reason.clone())),
+        None => Ok(summary),
+    }
+}
+
+/// Checks that in one of five runs each row of `cases` with the figure `apart_us` has one of at most 50. Another process may
+/// take the CPU between the observers' clocks.
+fn one_of_five(cases: &[&str], check: impl Fn(&Summary)) -> Tested {
+    let mut wrong = Vec::new();
+    while wrong.len() < 5 {
+        let summary = lab(cases)?;
+        check(&summary);
+        let apart =
+            |row: &SummaryRow| Some((row.case.clone(), row.contender.clone(), *row.extra.get("apart_us")?));
+        let far: Vec<String> = (summary.rows.iter().filter_map(apart))
+            .filter(|(.., us)| us.abs() > 50.0)
+            .map(|row| format!("{row:?}"))
+            .collect();
+        if far.is_empty() {
+            return Ok(());
+        }
+        wrong.push(far);
+    }
+    panic!("{cases:?}: {wrong:#?}");
+}
+
+fn framepaths_own_ledger_agrees() -> Tested {
+    // Small pictures: in a build without optimization, framepath takes 90 µs between its call and its stamp for a large one.
+    let cases = ["ledger-hevc-threads1", "ledger-hevc-frames", "ledger-vp8-threads1"];
+    one_of_five(&cases, |summary| {
+        for case in cases {
+            let [trace, ledger] = ["trace", "ledger"].map(|observer| summary.row(case, observer).unwrap());
+            assert_eq!((trace.frames, ledger.frames), (30, 30), "{case}");
+            for row in [trace, ledger] {
+                assert_eq!(row.extra["decode_frames"], 30.0, "{case}");
+                assert!(row.hops.iter().any(|hop| hop.hop.starts_with("decode ")), "{case}: {row:?}");
+            }
+            assert!(trace.extra.contains_key("apart_us"), "{case}");
+        }
+    })
+}
+
+fn gstreamers_tracer_agrees() -> Tested {
+    let wanted: [(&str, &[&str]); 2] = [
+        ("gst-convert", &["videoconvert0", "queue0", "videoscale0", "videoconvert1", "jpegenc0"]),
+        ("gst-live", &["queue0", "videobalance0"]),
+    ];
+    one_of_five(&wanted.map(|(case, _)| case), |summary| {
+        for (case, elements) in wanted {
+            for element in elements {
+                for observer in ["trace", "tracer"] {
+                    let name = format!("{observer} {element}");
+                    let row = summary.row(case, &name).unwrap_or_else(|| panic!("{case} has no {name}"));
+                    assert_eq!(row.frames, 150, "{case} {name}");
+                    assert!(row.latency_us.is_some(), "{case} {name}");
+                }
+            }
+        }
+    })
 }

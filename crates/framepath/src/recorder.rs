@@ -287,10 +287,10 @@ impl Recorder {
     }
 
     /// Writes the row of a frame that was inside a decoder whose threads share the frames. While this
-    /// thread waits for them (`now`), the frame is inside as well.
+    /// thread waits for them, before the gap or behind it, the frame is inside as well.
     fn close_pooled(&mut self, mut row: Row, before: &Stretch, now: &Stretch) {
         add(&mut row, now);
-        let waited_ns = now.blocked_ns;
+        let waited_ns = before.blocked_ns + now.blocked_ns;
         row.blocked_ns -= waited_ns;
         row.pool_ns = now.start_ns.saturating_sub(before.end_ns) + waited_ns;
         self.write(row);

@@ -20,11 +20,17 @@ Examples:
   framepath compare 'file a.ivf ! decode ! null' -- ffmpeg -i a.ivf -f null -
   framepath compare --pairs 20 -- 'sort data' 'sort --parallel=1 data'
   framepath compare -- gzip -k -f data -- zstd -k -f data
+  framepath compare --trace -- 'ffmpeg -i a.mp4 -f null -' 'ffmpeg -threads 1 -i a.mp4 -f null -'
 
 Both sides run once to warm up, then alternate (a b, b a, ...). Each path runs in its
 own process, without a ledger. Each command runs without a shell. The CPU figure
 includes all processes that a side starts and waits for. A verdict is given only if
 the 95 % interval of the ratio excludes 1.
+
+With --trace, each run of a pair is observed as by `framepath trace`, at the highest
+level that you have the rights for. The text and the JSON then also have the time per
+frame of each stage by cause, and the difference a - b; the text names the largest
+difference. docs/trace.md explains the stages and causes.
 
 Exit code:
   0    the comparison is complete, whatever the verdict
@@ -50,6 +56,11 @@ pub(crate) struct CompareArgs {
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pairs: u32,
 
+    /// Trace each run, and compare the stages of the frames by cause: of programs that use FFmpeg's shared libraries
+    /// or GStreamer; the times then include the cost of the tracer
+    #[arg(long)]
+    trace: bool,
+
     /// Write the figures as JSON; `-` is standard output, and the text then goes to standard error
     /// [default: write none]
     #[arg(long, value_name = "FILE")]
@@ -62,7 +73,14 @@ impl CompareArgs {
         let json = OutputFile::option(self.json.as_deref())?;
         let screen = TextTarget::beside_data(json.as_ref().is_some_and(OutputFile::is_stdout));
         signal::install().context("installing the handler of Ctrl-C")?;
-        let summary = match compare::run(&sides, self.pairs as usize, &lookup::framepath()?, &Bar::new()) {
+        let (pairs, framepath, bar) = (self.pairs as usize, lookup::framepath()?, Bar::new());
+        let outcome = match self.trace {
+            true => compare::trace(&sides, pairs, &framepath, &bar)
+                .map(|traced| (traced.text(), serde_json::to_string_pretty(&traced))),
+            false => compare::run(&sides, pairs, &framepath, &bar)
+                .map(|summary| (compare::text(&summary), serde_json::to_string_pretty(&summary))),
+        };
+        let (text, figures) = match outcome {
             Err(LabError::Interrupted) => return Ok(ExitStatus::Interrupted),
             Err(error @ LabError::Lost(_)) => {
                 exit_status::print_error("compare", &error.into());
@@ -70,9 +88,9 @@ impl CompareArgs {
             }
             outcome => outcome?,
         };
-        screen.print(&compare::text(&summary))?;
+        screen.print(&text)?;
         if let Some(json) = json {
-            json.json(serde_json::to_string_pretty(&summary))?;
+            json.json(figures)?;
         }
         Ok(ExitStatus::Done)
     }

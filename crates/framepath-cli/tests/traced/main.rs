@@ -2,6 +2,7 @@
 //! `framepath trace` on programs that were not written for it: their frames, and that they are not changed.
 
 mod attach;
+mod compare;
 mod ffmpeg;
 mod gstreamer;
 mod marks;
@@ -26,6 +27,10 @@ framepath_testkit::tests! {
     attach::a_killed_trace_leaves_the_program_alone,
     attach::no_process_stays_stopped_behind_a_trace,
     attach::programs_without_frames_say_so,
+    compare::two_traced_commands_are_compared_by_stage_and_cause,
+    compare::stages_of_one_side_have_no_difference,
+    compare::a_failed_traced_side_is_an_error,
+    compare::an_interrupt_ends_the_traced_side,
 }
 
 /// Ignores a test where this user may not have probes.

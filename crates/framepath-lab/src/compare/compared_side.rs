@@ -8,6 +8,7 @@ use std::path::Path;
 use framepath::PathError;
 use framepath::path;
 
+use super::traced_side::{self, TracedSideRun};
 use crate::LOST;
 use crate::error::LabError;
 use crate::measure::Measured;
@@ -125,22 +126,42 @@ impl ComparedSide {
     /// paths. Fails as [`Program::run`], and with [`LabError::Lost`] if a path loses packets or
     /// frames.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
+        let keeps_output = match self {
+            ComparedSide::Command(_) => false,
+            ComparedSide::Path(path) => !framepath::export::takes_stdout(path),
+        };
+        let finished = self.program(framepath).run(keeps_output).map_err(|error| self.lost(error))?;
+        let frames = finished.stdout.trim().parse().unwrap_or(0);
+        Ok(finished.measured(frames))
+    }
+
+    /// Runs the side once under the tracer. Fails as [`traced_side::trace`], and with [`LabError::Lost`] if a path loses
+    /// packets or frames.
+    pub(super) fn trace(&self, framepath: &Path) -> Result<TracedSideRun, LabError> {
+        traced_side::trace(&self.program(framepath)).map_err(|error| self.lost(error))
+    }
+
+    /// Returns the program of the side's process.
+    fn program(&self, framepath: &Path) -> Program {
         match self {
-            ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),
+            ComparedSide::Command(program) => program.clone(),
             ComparedSide::Path(path) => {
                 let text = path.to_string();
                 let args = ["run", "--ledger", "off", "--quiet", "--count", "--", &text];
-                let program = Program::new(OsString::from(framepath), args);
-                let keep_output = !framepath::export::takes_stdout(path);
-                let finished = program.run(keep_output).map_err(|error| match error {
-                    LabError::Command { exit_code: Some(code), stderr, .. } if code == i32::from(LOST) => {
-                        LabError::Lost(format!("{text}: {stderr}"))
-                    }
-                    error => error,
-                })?;
-                let frames = finished.stdout.trim().parse().unwrap_or(0);
-                Ok(finished.measured(frames))
+                Program::new(OsString::from(framepath), args)
             }
+        }
+    }
+
+    /// Returns [`LabError::Lost`] for the error of a path that lost packets or frames, and `error` otherwise.
+    fn lost(&self, error: LabError) -> LabError {
+        match (self, error) {
+            (ComparedSide::Path(path), LabError::Command { exit_code: Some(code), stderr, .. })
+                if code == i32::from(LOST) =>
+            {
+                LabError::Lost(format!("{path}: {stderr}"))
+            }
+            (_, error) => error,
         }
     }
 }

@@ -2,11 +2,14 @@
 //! `trace`: the proof that the ledger of a foreign program names the right cause. Each case runs a program on FFmpeg's
 //! libraries that injects a known cost of one cause into one stage, and that measures the cost and its frames' latency
 //! by its own clocks. The cost must appear as that cause in that stage. The cases `...-loaded` run beside a thread on
-//! each CPU that never waits.
+//! each CPU that never waits. The cases `ledger-...` and `gst-...` compare the tracer with another observer of the same run:
+//! framepath's own ledger, and GStreamer's tracer.
 
+mod element_latency;
 mod injection;
 mod load;
 mod overhead;
+mod own_ledger;
 
 use std::path::Path;
 
@@ -31,8 +34,8 @@ const INTRA: [&str; 6] = ["-c:v", "libx264", "-preset", "veryfast", "-g", "1"];
 /// Returns the names of all cases.
 pub(super) fn cases() -> Vec<String> {
     let idle = INJECTIONS.iter().map(|injection| injection.name.to_owned());
-    let overhead = overhead::cases().map(str::to_owned);
-    idle.clone().chain(idle.map(|name| name + LOADED)).chain(overhead).collect()
+    let others = overhead::cases().chain(own_ledger::cases()).chain(element_latency::cases());
+    idle.clone().chain(idle.map(|name| name + LOADED)).chain(others.map(str::to_owned)).collect()
 }
 
 pub(super) fn run(
@@ -50,12 +53,17 @@ pub(super) fn run(
         })
         .filter(|(name, ..)| settings.wants(name))
         .collect();
-    let pairs = overhead::cases().filter(|name| settings.wants(name)).count() * 2 * settings.rounds(5, 20);
-    watch.begin("trace", (wanted.len() + pairs) as u64);
+    let rounds = settings.rounds(5, 20);
+    let pairs = overhead::cases().filter(|name| settings.wants(name)).count() * 2 * rounds;
+    let observers = own_ledger::cases().chain(element_latency::cases());
+    let observed = observers.filter(|name| settings.wants(name)).count() * rounds;
+    watch.begin("trace", (wanted.len() + pairs + observed) as u64);
     if !wanted.is_empty() {
         inject(settings, &wanted, watch, summary)?;
     }
-    overhead::run(settings, watch, summary)
+    overhead::run(settings, watch, summary)?;
+    own_ledger::run(settings, watch, summary)?;
+    element_latency::run(settings, watch, summary)
 }
 
 /// Runs the cases with injections: name, injection, and true with load.

@@ -106,7 +106,9 @@ impl Counters {
 
     /// Reads all counters: two to four system calls.
     pub fn read(&mut self) -> Counts {
-        let usage = thread_usage();
+        // Before the switch records: a thread is often preempted in these two calls, probably because they bring the
+        // scheduler's accounts up to date. Behind the records, the preemption would be in no count, and unexplained.
+        let (usage, cpu_ns) = (thread_usage(), thread_cpu_ns());
         let (preempted_ns, slept_ns) = match &mut self.switch_log {
             Some(log) => {
                 let off_cpu = log.read();
@@ -115,7 +117,7 @@ impl Counters {
             None => (self.run_delay_ns(), 0),
         };
         Counts {
-            cpu_ns: thread_cpu_ns(),
+            cpu_ns,
             preempted_ns,
             slept_ns,
             voluntary_switches: usage.ru_nvcsw as u64,

@@ -21,8 +21,9 @@ use crate::recorder::Gap;
 use crate::stage::Stage;
 
 /// Stage with a decoder. In the ledger, decoding by the stage's thread or by a frame thread counts for the
-/// picture's own frame, and the time in which the decoder keeps the finished picture is `held`. The time
-/// inside a decoder whose threads share the pictures is `pool`.
+/// picture's own frame, and the time in which the decoder keeps the finished picture is `held`. In a decoder
+/// whose threads share the pictures, the work of the stage's thread in the call for a packet counts for the packet's
+/// frame, and the time until the output is `pool`.
 pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
@@ -283,18 +284,19 @@ impl Decode {
             return Err(out.fail(StageError::Downstream));
         };
         let seq = packet.meta().seq;
-        let is_decoded_here = decoder.division() == WorkDivision::Caller;
-        if !is_decoded_here {
+        let division = decoder.division();
+        let has_thread_of_its_own = division == WorkDivision::FrameThreads;
+        if has_thread_of_its_own {
             // From here on, the work is that of the decoder's threads.
             out.hold(seq);
-            if out.recorder().level() == Level::Full {
-                self.sent.record();
-            }
+        }
+        if division != WorkDivision::Caller && out.recorder().level() == Level::Full {
+            self.sent.record();
         }
         match decoder.send(packet) {
             Ok(()) => {
-                if is_decoded_here {
-                    // The picture was decoded by this call, for whichever frame comes out next.
+                if !has_thread_of_its_own {
+                    // This call decoded the picture, alone or with the threads that share it. Another frame may come out next.
                     out.hold(seq);
                 }
                 self.forward_all(out)
