@@ -12,7 +12,7 @@ use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
-use crate::marks::{Mark, MarkedFrames, mark_spans};
+use crate::marks::{Mark, MarkedFrames, forget_marks, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
@@ -221,15 +221,18 @@ impl CallLog {
             preload.end();
         }
         self.read();
+        let findings = self.findings(events, end_ns);
+        CallFindings { calls: self.calls, ..findings }
+    }
+
+    /// Returns what the calls so far show, without the calls themselves. The recording goes on; what has not ended at
+    /// `end_ns` is left out. `events` are the threads' events in the order of their times.
+    pub(crate) fn findings(&mut self, events: &[ThreadEvent], end_ns: u64) -> CallFindings {
         let (level, lost) = match &self.source {
             Source::Probes(probes) => (TraceLevel::Bpf, probes.lost()),
             Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
         };
-        // Each CPU takes a time before it takes a place in the ring.
-        self.calls.sort_by_key(|event| event.at_ns);
-        self.waits.sort_by_key(|call| call.at_ns);
-        self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
-        self.marks.sort_by_key(|mark| mark.at_ns);
+        self.sort();
         let marked = MarkedFrames::of(&self.marks);
         let mut spans = spans(&self.calls);
         if !self.marks.is_empty() {
@@ -240,7 +243,7 @@ impl CallLog {
         let found = identify(&spans, &self.names);
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
-        facts.limits = self.limits;
+        facts.limits = self.limits.clone();
         // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
         let pads = pad_ledgers(&facts);
         let (streams, ambiguous) = match (self.marks.is_empty(), pads.is_empty()) {
@@ -248,17 +251,39 @@ impl CallLog {
             (true, true) => (ledgers(&found, &facts), found.ambiguous),
             (true, false) => (pads, 0),
         };
-        let codecs = facts.codecs();
         CallFindings {
             level: Some(level),
             is_limited,
-            codecs,
+            codecs: facts.codecs(),
             streams,
             ambiguous,
             lost,
             probes: self.count,
-            calls: self.calls,
+            calls: Vec::new(),
         }
+    }
+
+    /// Brings the events into the order of their times: each CPU takes a time before it takes a place in the ring.
+    fn sort(&mut self) {
+        self.calls.sort_by_key(|event| event.at_ns);
+        self.waits.sort_by_key(|call| call.at_ns);
+        self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
+        self.marks.sort_by_key(|mark| mark.at_ns);
+    }
+
+    /// Forgets what was before `from_ns`, CLOCK_MONOTONIC, except what threads wait for since then, which codecs are open, and
+    /// which names objects have. Frames that began before are not seen any more.
+    pub(crate) fn forget_before(&mut self, from_ns: u64) {
+        self.sort();
+        self.calls.retain(|event| event.at_ns >= from_ns || event.call.is_opening());
+        self.wake_ups.retain(|wake_up| wake_up.at_ns >= from_ns);
+        let mut last: HashMap<i32, SystemCall> = HashMap::new();
+        let first = self.waits.partition_point(|call| call.at_ns < from_ns);
+        last.extend(
+            self.waits.drain(..first).map(|call| (call.thread, SystemCall { at_ns: from_ns, ..call })),
+        );
+        self.waits.splice(..0, last.into_values());
+        forget_marks(&mut self.marks, from_ns);
     }
 }
 

@@ -21,13 +21,33 @@ impl StreamLedger {
 
     /// Returns the ledger as a table for people: for each stage, the time of the median frame by cause, in milliseconds.
     pub fn text(&self) -> String {
+        let others = match (self.from.as_str(), self.others) {
+            ("demux", 0) => "; every packet is one of them".to_owned(),
+            ("demux", n) => format!("; {n} more packets without a frame at the end"),
+            (_, 0) => String::new(),
+            (_, n) => format!("; {n} more began and did not get there"),
+        };
+        self.text_with(&format!("{} frames", self.frames), &others)
+    }
+
+    /// Returns the same of a part of a program's run, in which other frames may have begun or ended.
+    pub(crate) fn text_of_part(&self) -> String {
+        // From the first frame's begin to the last one's.
+        let births = self.rows.iter().map(|row| row.birth_ns);
+        let first_ns = births.clone().min().unwrap_or(0);
+        let seconds = (births.max().unwrap_or(0) - first_ns) as f64 / 1e9;
+        let rate = if seconds > 0.0 { (self.frames - 1) as f64 / seconds } else { 0.0 };
+        self.text_with(&format!("{rate:.1} frames/s"), "")
+    }
+
+    fn text_with(&self, frames: &str, others: &str) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write(&mut text);
+        let _ = self.write(&mut text, frames, others);
         text
     }
 
-    fn write(&self, text: &mut String) -> std::fmt::Result {
+    fn write(&self, text: &mut String, frames: &str, others: &str) -> std::fmt::Result {
         let digest = self.digest();
         let word = |stage: &String| stage.split(' ').next().unwrap_or_default().to_owned();
         let last = self.stages.last().map(word);
@@ -36,16 +56,9 @@ impl StreamLedger {
             [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| shown_time(ns as f64));
         writeln!(
             text,
-            "{} frames; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{}",
-            self.frames,
+            "{frames}; latency ({} to {}) p50 {p50}  p95 {p95}  p99 {p99}  max {max}{others}",
             shown(&self.from),
             shown(&last.unwrap_or_default()),
-            match (self.from.as_str(), self.others) {
-                ("demux", 0) => "; every packet is one of them".to_owned(),
-                ("demux", n) => format!("; {n} more packets without a frame at the end"),
-                (_, 0) => String::new(),
-                (_, n) => format!("; {n} more began and did not get there"),
-            }
         )?;
         let is_used = |cause: &Cause| {
             *cause == Cause::Unexplained

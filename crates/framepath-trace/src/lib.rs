@@ -12,6 +12,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
+//! | `live` | [`LiveRecording`]: a running process, of which the last seconds are kept |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
 //! | `probes`, `probe_programs`, `library`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
 //! | `preload` | calls by a library in the program |
@@ -49,6 +50,7 @@ mod frame_ledger;
 mod frame_text;
 mod identify;
 mod library;
+mod live;
 mod marks;
 mod names;
 mod pad_frames;
@@ -70,6 +72,7 @@ pub const FRAME_HEADER: &str = include_str!("../include/framepath_frame.h");
 pub use calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
+pub use live::LiveRecording;
 pub use recording::{Recording, TraceLevel, highest_level};
 pub use report::{TraceReport, Usage};
 pub use stage_limits::StageLimits;

@@ -128,6 +128,28 @@ pub(crate) fn mark_spans(marks: &[Mark]) -> Vec<CallSpan> {
     spans
 }
 
+/// Removes the marks before `from_ns`, and the later ones of the frames that began before. `marks` are in the order of their
+/// times.
+pub(crate) fn forget_marks(marks: &mut Vec<Mark>, from_ns: u64) {
+    let mut first_stages: HashMap<(i32, u64), Option<String>> = HashMap::new();
+    marks.retain(|mark| {
+        let key = (mark.process, mark.frame);
+        let first = first_stages.get(&key).cloned().flatten();
+        // The frame has ended, or is another one.
+        let is_new = first.is_none() || first == mark.stage;
+        if mark.at_ns >= from_ns {
+            if mark.stage.is_none() || is_new {
+                first_stages.remove(&key);
+            }
+            return is_new;
+        }
+        if mark.stage.is_none() || is_new {
+            first_stages.insert(key, mark.stage.clone());
+        }
+        false
+    });
+}
+
 impl Mark {
     fn is_queue(&self) -> bool {
         self.stage.as_deref().is_some_and(|stage| stage.starts_with(QUEUE))
@@ -238,6 +260,25 @@ mod tests {
             let own_ns = if stage == "queue" { 0 } else { 10 };
             assert_eq!(seen, [(ends[0], 40, 0), (ends[1], own_ns, 40 - own_ns), (ends[2], 30, 0)], "{stage}");
         }
+    }
+
+    #[test]
+    fn a_frame_that_began_before_is_forgotten_whole() {
+        let mut marks = vec![
+            mark(10, 1, 1, "capture"),
+            mark(20, 1, 2, "capture"),
+            mark(30, 1, 1, ""),
+            mark(50, 1, 2, "show"),
+            mark(51, 1, 1, "capture"),
+            mark(52, 1, 3, "capture"),
+            mark(60, 1, 2, ""),
+            mark(61, 1, 2, "capture"),
+            mark(70, 1, 1, ""),
+        ];
+        forget_marks(&mut marks, 40);
+        let kept: Vec<u64> = marks.iter().map(|mark| mark.at_ns).collect();
+        assert_eq!(kept, [51, 52, 61, 70]);
+        assert_eq!(ledgers(&marks)[0].frames, 1);
     }
 
     #[test]

@@ -38,14 +38,14 @@ const SIGKILL: i32 = 9;
 /// Recording that has begun, or, for a command, begins when its program is executed.
 #[derive(Debug)]
 pub struct Recording {
-    log: EventLog,
+    pub(crate) log: EventLog,
     /// Calls of the libraries; `None` at level `threads`.
-    calls: Option<CallLog>,
+    pub(crate) calls: Option<CallLog>,
     target: Target,
     /// Name of the command or process in texts.
-    what: String,
+    pub(crate) what: String,
     /// Time at which the recording began, CLOCK_MONOTONIC nanoseconds.
-    start_ns: u64,
+    pub(crate) start_ns: u64,
 }
 
 /// Recorded command or process.
@@ -59,13 +59,13 @@ enum Target {
 
 /// Events in the order of their times.
 #[derive(Debug)]
-struct EventLog {
+pub(crate) struct EventLog {
     events: ProcessEvents,
-    times: ThreadTimes,
+    pub(crate) times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
     /// All events so far, if the calls of the libraries are recorded, too.
-    all: Option<Vec<ThreadEvent>>,
+    pub(crate) all: Option<Vec<ThreadEvent>>,
 }
 
 /// Extent of a recording.
@@ -252,11 +252,16 @@ impl EventLog {
         }
     }
 
-    /// Reads the last events. Returns the rows, the number of lost events, and the events that were kept.
-    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>) {
+    /// Reads the events up to now.
+    pub(crate) fn read_all(&mut self) {
         std::thread::sleep(Duration::from_nanos(WRITTEN_NS));
         self.read();
         self.pass_on(u64::MAX);
+    }
+
+    /// Reads the last events. Returns the rows, the number of lost events, and the events that were kept.
+    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>) {
+        self.read_all();
         let (rows, lost) = self.times.finish(end_ns);
         (rows, lost, self.all.unwrap_or_default())
     }
@@ -270,7 +275,7 @@ fn preloaded(command: &mut Command) -> io::Result<CallLog> {
 }
 
 /// Waits a while, and reads the events. Returns true if the process has ended.
-fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut CallLog>) -> bool {
+pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut CallLog>) -> bool {
     let has_ended = match calls {
         Some(calls) if calls.has_urgent_events() => {
             let until_ns = now_ns() + LOOK.as_nanos() as u64;

@@ -18,6 +18,9 @@ use crate::thread_times::ThreadRow;
 /// Number of threads in the text; the others are summed up.
 const LISTED: usize = 30;
 
+/// The same in the text of a part.
+const LISTED_OF_PART: usize = 10;
+
 /// Resources of the recorded program by the kernel's own counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Usage {
@@ -154,19 +157,55 @@ impl TraceReport {
             let off = 100.0 * (running as f64 / cpu_ns as f64 - 1.0);
             let _ = writeln!(text, "the kernel's own count: {} of CPU time ({off:+.1} %)", time(cpu_ns));
         }
+        self.write_streams(&mut text, StreamLedger::text);
+        self.write_threads(&mut text, LISTED);
+        for note in self.notes() {
+            let _ = writeln!(text, "note: {note}");
+        }
+        text
+    }
+
+    /// Returns the report of a part of a program's run ([`LiveRecording`](crate::LiveRecording)) as a table for people, with
+    /// a line break at the end.
+    pub fn text_of_part(&self) -> String {
+        let seconds = self.wall_ns as f64 / 1e9;
+        let load = self.running_ns() as f64 / self.wall_ns.max(1) as f64;
+        let mut text = format!(
+            "{}, level {}: the last {seconds:.1} s; {}, load {load:.2}\n",
+            shown(&self.program),
+            self.level.name(),
+            count(self.threads.len(), "thread", "threads"),
+        );
+        self.write_streams(&mut text, StreamLedger::text_of_part);
+        self.write_threads(&mut text, LISTED_OF_PART);
+        if self.streams.is_empty() && self.level != TraceLevel::Threads {
+            text.push_str("note: no frame was seen in this time\n");
+        }
+        if self.level != TraceLevel::Bpf {
+            text.push_str("note: frames need level `bpf`: see framepath doctor\n");
+        }
+        text
+    }
+
+    fn write_streams(&self, text: &mut String, text_of: impl Fn(&StreamLedger) -> String) {
         for stream in &self.streams {
             text.push('\n');
             if self.streams.len() > 1 {
                 let _ = writeln!(text, "process {}, {}", stream.process, shown(&stream.way()));
             }
-            text.push_str(&stream.text());
+            text.push_str(&text_of(stream));
         }
+    }
+
+    /// Writes a line for each thread, at most `listed`.
+    fn write_threads(&self, text: &mut String, listed: usize) {
+        let running = self.running_ns();
         let _ = writeln!(
             text,
             "\n{:<20} {:>8} {:>10} {:>6} {:>8} {:>10} {:>8} {:>10}",
             "thread", "id", "on a CPU", "", "runs", "preempted", "waits", "waiting"
         );
-        for row in self.threads.iter().take(LISTED) {
+        for row in self.threads.iter().take(listed) {
             let share = 100.0 * row.running_ns as f64 / running.max(1) as f64;
             let name = if row.name.is_empty() { "?" } else { &row.name };
             let name = row.codec.as_ref().map_or(name.to_owned(), |codec| format!("{name}: {codec}"));
@@ -182,14 +221,10 @@ impl TraceReport {
                 time(row.waiting_ns),
             );
         }
-        if let Some(rest) = self.threads.get(LISTED..).filter(|rest| !rest.is_empty()) {
+        if let Some(rest) = self.threads.get(listed..).filter(|rest| !rest.is_empty()) {
             let sum = rest.iter().map(|row| row.running_ns).sum();
             let _ = writeln!(text, "({} more threads: {} on CPUs)", rest.len(), time(sum));
         }
-        for note in self.notes() {
-            let _ = writeln!(text, "note: {note}");
-        }
-        text
     }
 }
 

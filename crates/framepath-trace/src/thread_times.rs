@@ -3,7 +3,7 @@
 //!
 //! This module is pure arithmetic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use serde::Serialize;
@@ -69,6 +69,24 @@ impl ThreadTimes {
         let row = ThreadRow { process, thread, name: name.to_owned(), ..ThreadRow::default() };
         let state = waits_since_ns.map_or(Activity::Unknown, Activity::Waiting);
         self.threads.insert(thread, (state, row));
+    }
+
+    /// Returns the times of the part of the recording that begins at `from_ns`, CLOCK_MONOTONIC, and ends at `to_ns`: its rows, the
+    /// most CPU time first. `events` are those of that part, in the order of their times; the last event of a thread before
+    /// the part has the time `from_ns`.
+    pub(crate) fn part(&self, events: &[ThreadEvent], from_ns: u64, to_ns: u64) -> Vec<ThreadRow> {
+        let mut part = ThreadTimes::default();
+        let moved: HashSet<i32> = events.iter().map(|event| event.thread).collect();
+        for (state, row) in self.threads.values() {
+            let waits = matches!(state, Activity::Waiting(_)) && !moved.contains(&row.thread);
+            if *state != Activity::Ended || moved.contains(&row.thread) {
+                part.add(row.process, row.thread, &row.name, waits.then_some(from_ns));
+            }
+        }
+        for event in events.iter().filter(|event| event.at_ns >= from_ns) {
+            part.record(event);
+        }
+        part.finish(to_ns).0
     }
 
     /// Records an event. The events of a thread come in the order of their times.

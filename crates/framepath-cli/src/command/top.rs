@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath top`: shows the streams of a running service as a table.
+//! `framepath top`: shows the streams of a running service, or the frames of a running program, as a table.
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use framepath::host::default_socket;
@@ -11,6 +11,7 @@ use framepath_os::process::signal;
 use framepath_os::time::{now_ns, sleep_until};
 use framepath_serve::table;
 use framepath_serve::{Snapshot, Viewer};
+use framepath_trace::LiveRecording;
 
 use crate::exit_status::ExitStatus;
 use crate::terminal::TextTarget;
@@ -20,16 +21,25 @@ Examples:
   framepath top
   framepath top --socket /tmp/fp.sock
   framepath top --once > streams.txt
+  framepath top -p $(pidof mpv)
 
 Keys: q ends the program. The latency is a frame's time in its worker, from the
 received packet to the finished frame. The causes are shown only if the client
 records a ledger, as `framepath run` does.
 
-Exit code: 0; 1 if there is no service or it ends, 130 after SIGINT (Ctrl-C) or SIGTERM.";
+With -p, shows the last seconds of a program that uses FFmpeg's shared libraries or GStreamer, as
+`framepath trace -p` does: where the time of its frames went, by stage and cause, and its threads.
+
+Exit code: 0; 1 if there is no service or process, or the service ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 /// Measuring time for the rates of a single table (`--once`).
 const ONCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 3;
+
+/// Time until the first table of a program.
+const FIRST: Duration = Duration::from_millis(500);
+/// Longest time between a key and its effect in a program's table.
+const KEY: Duration = Duration::from_millis(100);
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -44,8 +54,18 @@ pub(crate) struct TopArgs {
     #[arg(long, value_name = "UID")]
     service_uid: Option<u32>,
 
-    /// Measure for one second, print one table and end; the default if standard input or standard output
-    /// is no terminal
+    /// Number of a running process whose frames and threads are shown, instead of a service
+    #[arg(short, long, value_name = "PID", conflicts_with_all = ["socket", "service_uid"],
+          value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
+    pid: Option<u32>,
+
+    /// Seconds that the table of a process (-p) covers, 1 to 60
+    #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "pid",
+          value_parser = clap::value_parser!(u64).range(1..=60))]
+    over: u64,
+
+    /// Measure for one second (-p: for the seconds of --over), print one table and end; the default if standard input or
+    /// standard output is no terminal
     #[arg(long)]
     once: bool,
 
@@ -59,6 +79,10 @@ pub(crate) struct TopArgs {
 impl TopArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         signal::install().context("installing the handler of Ctrl-C")?;
+        if let Some(pid) = self.pid {
+            let recording = LiveRecording::of_process(pid, None, Duration::from_secs(self.over))?;
+            return self.program(recording);
+        }
         let viewer = Viewer::connect_to(&self.socket.unwrap_or_else(default_socket), self.service_uid)?;
         let first = viewer.snapshot()?;
         if self.once || !Terminal::is_there() {
@@ -74,6 +98,57 @@ impl TopArgs {
         }
         let terminal = Terminal::open().context("setting up the terminal")?;
         live(&viewer, &terminal, first, Duration::from_secs(self.every))
+    }
+
+    /// Shows the frames of a program.
+    fn program(&self, mut recording: LiveRecording) -> anyhow::Result<ExitStatus> {
+        let is_single = self.once || !Terminal::is_there();
+        let mut last = None;
+        let status = if is_single {
+            recording.record(Duration::from_secs(self.over));
+            None
+        } else {
+            let terminal = Terminal::open().context("setting up the terminal")?;
+            live_program(&mut recording, &terminal, Duration::from_secs(self.every), &mut last)?
+        };
+        let status = status.unwrap_or(match signal::interrupted() {
+            true => ExitStatus::Interrupted,
+            false => ExitStatus::Done,
+        });
+        // The last table stays on the screen behind the live one.
+        let text = last.unwrap_or_else(|| recording.report().text_of_part());
+        TextTarget::Output.print(&text)?;
+        Ok(status)
+    }
+}
+
+/// Shows the program's last seconds on the terminal, and updates them after each interval `every`. Returns `Done` after `q`,
+/// `Interrupted` after Ctrl-C, SIGINT or SIGTERM, and `None` if the process has ended; `last` is then the last table that
+/// was shown.
+fn live_program(
+    recording: &mut LiveRecording,
+    terminal: &Terminal,
+    every: Duration,
+    last: &mut Option<String>,
+) -> anyhow::Result<Option<ExitStatus>> {
+    let mut next = Instant::now() + FIRST;
+    loop {
+        let goes_on = recording.record(KEY);
+        let key = terminal.key_within(Duration::ZERO).context("reading from the terminal")?;
+        if signal::interrupted() || key == Some(CTRL_C) {
+            return Ok(Some(ExitStatus::Interrupted));
+        }
+        if matches!(key, Some(b'q' | b'Q')) {
+            return Ok(Some(ExitStatus::Done));
+        }
+        if !goes_on {
+            return Ok(None);
+        }
+        if Instant::now() >= next || key.is_some() {
+            let text = last.insert(recording.report().text_of_part());
+            terminal.show(text).context("writing to the terminal")?;
+            next = Instant::now() + every;
+        }
     }
 }
 

@@ -51,6 +51,23 @@ pub(crate) fn a_running_program_is_traced_and_goes_on() -> Tested {
     Ok(())
 }
 
+pub(crate) fn the_last_seconds_of_a_running_program_are_shown() -> Tested {
+    needs_bpf()?;
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("md5").to_str().unwrap().to_owned();
+    let child = player(&output).spawn().unwrap();
+    until("the file is opened", || fs::exists(&output).unwrap());
+    let pid = child.id().to_string();
+    let ran = run(&["top", "-p", &pid, "--once", "--over", "2"]).ended(0);
+    let ran = ran.shows("(ffmpeg), level bpf: the last 2.").shows(" frames/s; latency (demux to mux) p50 ");
+    let ran = ran.shows("\ndecode h264  ").shows("\nmux framemd5  ").shows("\nthread  ");
+    assert!(!ran.stdout.contains("note: "), "{}", ran.stdout);
+    ends_well(child, &output);
+    // It has ended.
+    run(&["top", "-p", &pid, "--once"]).ended(1).prints(&format!("there is no process {pid}"));
+    Ok(())
+}
+
 pub(crate) fn a_killed_trace_leaves_the_program_alone() -> Tested {
     needs_bpf()?;
     let folder = TempDir::new().unwrap();

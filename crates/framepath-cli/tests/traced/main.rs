@@ -24,6 +24,7 @@ framepath_testkit::tests! {
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     marks::a_program_names_its_frames_itself,
     attach::a_running_program_is_traced_and_goes_on,
+    attach::the_last_seconds_of_a_running_program_are_shown,
     attach::a_killed_trace_leaves_the_program_alone,
     attach::no_process_stays_stopped_behind_a_trace,
     attach::programs_without_frames_say_so,
