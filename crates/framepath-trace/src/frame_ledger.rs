@@ -13,6 +13,7 @@ use framepath_model::ledger::{Row, Span, SpanPlace};
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::identify::{Identified, TracedFrame};
 use crate::stage_limits::cut;
+use crate::stream_ways::ways;
 use crate::timeline::ThreadStretch;
 
 /// Ledger of one video stream of a program.
@@ -77,12 +78,13 @@ const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
 
 /// Makes the ledger of each stream, the one with the most frames first.
 pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
-    let mut streams: BTreeMap<(i32, u64), Vec<&TracedFrame>> = BTreeMap::new();
+    let mut decoders: BTreeMap<(i32, u64), Vec<&TracedFrame>> = BTreeMap::new();
     for frame in &found.frames {
-        streams.entry(frame.decoder).or_default().push(frame);
+        decoders.entry(frame.decoder).or_default().push(frame);
     }
+    let streams = decoders.values().flat_map(|frames| ways(frames, facts.spans));
     let mut ledgers: Vec<StreamLedger> =
-        streams.values().map(|frames| Stream { facts, frames }.ledger()).collect();
+        streams.map(|frames| Stream { facts, frames: &frames }.ledger()).collect();
     ledgers.retain(|ledger| !ledger.stages.is_empty());
     ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
     ledgers

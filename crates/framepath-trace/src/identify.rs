@@ -4,6 +4,9 @@
 //! A packet is known by the address of its bytes from the demuxer to the decoder and from the encoder to the muxer,
 //! a frame by the address of its first plane from the decoder to the filters and from them to the encoder, and by its
 //! presentation time inside decoders, filters and encoders. What cannot be told apart is counted and never guessed.
+//!
+//! A decoded frame may go several ways: through several graphs, to several ends of one graph, to several encoders. There is
+//! a [`TracedFrame`] for each way; those of one decoded frame have the same [`TracedFrame::send`].
 
 use std::collections::HashMap;
 
@@ -11,7 +14,7 @@ use crate::calls::{Call, NO_PTS};
 use crate::names::{Media, ObjectNames};
 use crate::spans::CallSpan;
 
-/// One video frame, from its packet on. Each call is an index in the list of spans.
+/// One video frame on one way, from its packet on. Each call is an index in the list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TracedFrame {
     /// Process and decoder.
@@ -50,10 +53,12 @@ pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
         names,
         found: Identified::default(),
         read: HashMap::new(),
-        frame: HashMap::new(),
+        holders: HashMap::new(),
         decoding: HashMap::new(),
         packet: HashMap::new(),
         inside: HashMap::new(),
+        graphs: HashMap::new(),
+        sinks: HashMap::new(),
     };
     // A call's item is known at its begin, or only at its end.
     let mut moments: Vec<(u64, usize)> = Vec::with_capacity(spans.len());
@@ -75,14 +80,35 @@ struct Identification<'a> {
     found: Identified,
     /// Read call of each packet, by process and address of its bytes.
     read: HashMap<(i32, u64), usize>,
-    /// Frame of each address of a first plane.
-    frame: HashMap<(i32, u64), usize>,
+    /// Frames of each address of a first plane: all of one decoded frame.
+    holders: HashMap<(i32, u64), Vec<Holder>>,
     /// Frame of each buffer that a thread decodes into.
     decoding: HashMap<(i32, u64), usize>,
     /// Frame of each encoded packet, by the address of its bytes.
     packet: HashMap<(i32, u64), usize>,
-    /// Frames inside a decoder, graph or encoder, with their times there.
+    /// Frames inside a decoder or encoder, with their times there.
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
+    /// Frames that were put into a graph.
+    graphs: HashMap<(i32, u64), Vec<Passing>>,
+    /// End of a graph from which each encoder has got its last frame.
+    sinks: HashMap<(i32, u64), Option<u64>>,
+}
+
+/// Frame with its bytes at one address.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    frame: usize,
+    /// False for a frame as the decoder returned it.
+    is_filtered: bool,
+}
+
+/// Frame that was put into a graph.
+#[derive(Debug)]
+struct Passing {
+    pts: i64,
+    frame: usize,
+    /// Ends of the graph that have returned it.
+    sinks: Vec<u64>,
 }
 
 impl Identification<'_> {
@@ -106,29 +132,12 @@ impl Identification<'_> {
             Call::ReceiveFrame if has_item && self.inside.contains_key(&object) => {
                 if let Some(frame) = self.decoded(&span) {
                     self.found.frames[frame].receive = Some(index);
-                    self.frame.insert(of_process(span.data), frame);
+                    self.holders.insert(of_process(span.data), vec![Holder { frame, is_filtered: false }]);
                 }
             }
-            Call::FilterInput if has_item => {
-                if let Some(frame) = self.frame.get(&of_process(span.data)).copied() {
-                    self.found.frames[frame].filter = Some((index, None));
-                    self.enter(self.graph(&span), span.pts, frame);
-                }
-            }
-            Call::FilterOutput if has_item && self.inside.contains_key(&self.graph(&span)) => {
-                if let Some(frame) = self.leave(self.graph(&span), span.pts) {
-                    if let Some((_, output)) = &mut self.found.frames[frame].filter {
-                        *output = Some(index);
-                    }
-                    self.frame.insert(of_process(span.data), frame);
-                }
-            }
-            Call::SendFrame if has_item => {
-                if let Some(frame) = self.frame.get(&of_process(span.data)).copied() {
-                    self.found.frames[frame].encode = Some((index, None));
-                    self.enter(object, span.pts, frame);
-                }
-            }
+            Call::FilterInput if has_item => self.filter(index, &span),
+            Call::FilterOutput if has_item => self.filtered(index, &span),
+            Call::SendFrame if has_item => self.encode(index, &span),
             Call::ReceivePacket if has_item && self.inside.contains_key(&object) => {
                 if let Some(frame) = self.leave(object, span.pts) {
                     if let Some((_, output)) = &mut self.found.frames[frame].encode {
@@ -144,6 +153,109 @@ impl Identification<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Returns the index of a new frame that goes another way than `frame` from its decoder on.
+    fn another_way(&mut self, frame: usize) -> usize {
+        let way = TracedFrame { filter: None, encode: None, write: None, ..self.found.frames[frame].clone() };
+        self.found.frames.push(way);
+        self.found.frames.len() - 1
+    }
+
+    /// Notes that a frame is put into a graph.
+    fn filter(&mut self, index: usize, span: &CallSpan) {
+        let Some(holders) = self.holders.get(&(span.process, span.data)) else { return };
+        let graph = self.graph(span);
+        let (Some(mut holder), Some(last)) = (holders.first().copied(), holders.last().copied()) else {
+            return;
+        };
+        let before = &self.found.frames[holder.frame];
+        let other_graph = before.filter.is_some_and(|(input, _)| self.graph(&self.spans[input]) != graph);
+        if holder.is_filtered {
+            // One graph behind the other.
+            holder = last;
+        } else if other_graph || before.encode.is_some() {
+            holder.frame = self.another_way(holder.frame);
+        }
+        self.found.frames[holder.frame].filter = Some((index, None));
+        let passing = self.graphs.entry(graph).or_default();
+        passing.push(Passing { pts: span.pts, frame: holder.frame, sinks: Vec::new() });
+        if passing.len() > WAITING {
+            passing.remove(0);
+        }
+    }
+
+    /// Notes that an end of a graph returns a frame.
+    fn filtered(&mut self, index: usize, span: &CallSpan) {
+        let graph = self.graph(span);
+        let Some(passing) = self.graphs.get_mut(&graph) else { return };
+        let mut waiting: Vec<&mut Passing> =
+            passing.iter_mut().filter(|passing| !passing.sinks.contains(&span.object)).collect();
+        let times: Vec<(i64, usize)> =
+            waiting.iter().enumerate().map(|(place, passing)| (passing.pts, place)).collect();
+        // A graph that changes only times returns the bytes that it got.
+        let holder = self.holders.get(&(span.process, span.data)).and_then(|holders| holders.first());
+        let send_of = |frame: usize| self.found.frames[frame].send;
+        let by_bytes = holder.and_then(|holder| {
+            waiting.iter().position(|passing| send_of(passing.frame) == send_of(holder.frame))
+        });
+        let found = by_bytes.or_else(|| single(&times, span.pts));
+        let Some(passing) = found.map(|place| waiting.swap_remove(place)) else {
+            self.found.ambiguous += 1;
+            return;
+        };
+        let is_first = passing.sinks.is_empty();
+        passing.sinks.push(span.object);
+        let mut frame = passing.frame;
+        let input = self.found.frames[frame].filter.map_or(index, |(input, _)| input);
+        if !is_first {
+            frame = self.another_way(frame);
+        }
+        self.found.frames[frame].filter = Some((input, Some(index)));
+        let send = self.found.frames[frame].send;
+        let holders = self.holders.entry((span.process, span.data)).or_default();
+        if holders.iter().any(|holder| self.found.frames[holder.frame].send != send) {
+            holders.clear();
+        }
+        holders.push(Holder { frame, is_filtered: true });
+    }
+
+    /// Notes that a frame is given to an encoder.
+    fn encode(&mut self, index: usize, span: &CallSpan) {
+        let encoder = (span.process, span.object);
+        let Some(holders) = self.holders.get(&(span.process, span.data)) else { return };
+        let has_filtered = holders.iter().any(|holder| holder.is_filtered);
+        let holders: Vec<usize> = (holders.iter())
+            .filter(|holder| holder.is_filtered == has_filtered)
+            .map(|holder| holder.frame)
+            .collect();
+        // Graphs that change nothing return the same bytes at several ends.
+        let sink = |frame: usize| {
+            let (_, output) = self.found.frames[frame].filter?;
+            Some(self.spans[output?].object)
+        };
+        let mut frame = match holders[..] {
+            [frame] => Some(frame),
+            _ => {
+                let known = self.sinks.get(&encoder);
+                let by_sink = known.and_then(|known| holders.iter().find(|frame| sink(**frame) == *known));
+                let mut new = holders.iter().filter(|frame| self.found.frames[**frame].encode.is_none());
+                by_sink.or(new.next().filter(|_| new.next().is_none())).copied()
+            }
+        };
+        let Some(frame) = &mut frame else {
+            self.found.ambiguous += 1;
+            return;
+        };
+        self.sinks.insert(encoder, sink(*frame));
+        let before = self.found.frames[*frame].clone();
+        let is_other = |(input, _): (usize, _)| self.spans[input].object != span.object;
+        if before.encode.is_some_and(is_other) {
+            *frame = self.another_way(*frame);
+            self.found.frames[*frame].filter = before.filter;
+        }
+        self.found.frames[*frame].encode = Some((index, None));
+        self.enter(encoder, span.pts, *frame);
     }
 
     /// True unless the codec is known to be none of video.
@@ -218,17 +330,21 @@ impl Identification<'_> {
     /// Takes the frame with time `pts` out of `object`.
     fn leave(&mut self, object: (i32, u64), pts: i64) -> Option<usize> {
         let inside = self.inside.get_mut(&object)?;
-        // Filters may change all times: a single frame is the one.
-        let frame = match inside[..] {
-            [(_, frame)] => Some(frame),
-            _ if pts == NO_PTS => None,
-            _ => unique(inside, |time| time == pts),
-        };
+        let frame = single(inside, pts);
         match frame {
             Some(frame) => inside.retain(|(_, other)| *other != frame),
             None => self.found.ambiguous += 1,
         }
         frame
+    }
+}
+
+/// Returns the frame with time `pts`. Filters and encoders may change all times: a single frame is the one.
+fn single(inside: &[(i64, usize)], pts: i64) -> Option<usize> {
+    match inside[..] {
+        [(_, frame)] => Some(frame),
+        _ if pts == NO_PTS => None,
+        _ => unique(inside, |time| time == pts),
     }
 }
 

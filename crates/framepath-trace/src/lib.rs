@@ -19,7 +19,7 @@
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
-//! | `identify`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
+//! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
 //! | `marks`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
@@ -63,6 +63,7 @@ mod report;
 mod spans;
 mod stage_limits;
 mod static_probes;
+mod stream_ways;
 mod thread_times;
 mod timeline;
 

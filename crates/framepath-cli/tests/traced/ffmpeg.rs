@@ -99,6 +99,49 @@ pub(crate) fn the_programs_of_a_shell_command_have_streams_of_their_own() -> Tes
     Ok(())
 }
 
+pub(crate) fn each_output_of_a_program_has_its_own_way() -> Tested {
+    needs_bpf()?;
+    let file = clip("h264-180p8-container.mp4");
+    let folder = TempDir::new().unwrap();
+    let [first, second] = ["first.avi", "second.avi"].map(|name| folder.path().join(name));
+    let [first, second] = [&first, &second].map(|path| path.to_str().unwrap());
+    // Three ends of one graph, one of them with a third of the frames; two graphs; one graph that changes nothing, and two
+    // encoders.
+    let split = "split=3[a][b][c];[a]scale=100:100[d];[b]fps=10[e]";
+    let outputs = [
+        &["-filter_complex", split, "-map", "[d]", "-c:v", "mpeg4", first, "-map", "[c]", "-c:v", "huffyuv"]
+            [..],
+        &["-pix_fmt", "yuv422p", second, "-map", "[e]", "-f", "null", "-"],
+    ]
+    .concat();
+    let two_graphs = ["-vf", "scale=100:100", "-c:v", "mpeg4", first, "-vf", "hflip", "-f", "null", "-"];
+    let no_graphs = ["-c:v", "mpeg4", first, "-c:v", "mpeg2video", second];
+    let all = [
+        (&outputs[..], &[("mpeg4", 30), ("huffyuv", 30), ("wrapped_avframe", 10)][..]),
+        (&two_graphs, &[("mpeg4", 30), ("wrapped_avframe", 30)]),
+        (&no_graphs, &[("mpeg4", 30), ("mpeg2video", 30)]),
+    ];
+    for (outputs, wanted) in all {
+        for threads in ["1", "3"] {
+            let command = ["ffmpeg", "-v", "error", "-y", "-threads", threads, "-i", &file];
+            let figures = trace(&[&command, outputs].concat());
+            let encoder = |row: &serde_json::Value| {
+                stages(row).into_iter().find_map(|stage| stage.strip_prefix("encode ").map(str::to_owned))
+            };
+            let mut seen: Vec<(String, u64)> = (figures["rows"].as_array().unwrap().iter())
+                .map(|row| (encoder(row).unwrap(), row["frames"].as_u64().unwrap()))
+                .collect();
+            let mut wanted: Vec<(String, u64)> =
+                wanted.iter().map(|(name, frames)| ((*name).to_owned(), *frames)).collect();
+            seen.sort();
+            wanted.sort();
+            assert_eq!(seen, wanted, "{outputs:?} {figures}");
+            assert_eq!(figures["trace"]["ambiguous"], 0, "{outputs:?}");
+        }
+    }
+    Ok(())
+}
+
 pub(crate) fn all_outputs_have_the_frames() -> Tested {
     needs_bpf()?;
     let folder = TempDir::new().unwrap();

@@ -16,6 +16,7 @@ framepath_testkit::tests! {
     ffmpeg::the_probes_of_older_kernels_see_the_same,
     ffmpeg::the_stages_are_those_of_the_command,
     ffmpeg::the_programs_of_a_shell_command_have_streams_of_their_own,
+    ffmpeg::each_output_of_a_program_has_its_own_way,
     ffmpeg::all_outputs_have_the_frames,
     ffmpeg::a_gate_checks_the_figures_of_a_trace,
     ffmpeg::a_part_of_the_way_begins_with_its_first_stage,
