@@ -64,6 +64,7 @@ pub mod plain;
 pub mod process;
 pub mod progress;
 pub mod report;
+mod temporary_file;
 pub mod traced;
 
 /// Exit code of `framepath run` if packets or frames were lost, or with `--strict` if the stream is damaged.

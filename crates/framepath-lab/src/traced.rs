@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use framepath::HopInfo;
 use framepath_model::ledger::Row;
 use framepath_os::measure::meter::Level;
+use framepath_os::process::signal;
 use framepath_trace::{Recording, StreamLedger, TraceError, TraceLevel, TraceReport};
 
 pub use clip::NumberedClip;
@@ -111,15 +112,7 @@ impl TracedProgram {
         let own = self.file(&format!("report-{:?}", std::thread::current().id()));
         let mut command = Command::new(self.file("traced"));
         command.args(options).args([input, Path::new("/dev/null"), &own]).stdin(Stdio::null());
-        let trace = trace(command)?;
-        if trace.usage.exit_code != Some(0) {
-            return Err(LabError::Command {
-                command: format!("traced {}", options.join(" ")),
-                outcome: "failed".to_owned(),
-                exit_code: trace.usage.exit_code,
-                stderr: String::new(),
-            });
-        }
+        let trace = trace_to_end(command, &format!("traced {}", options.join(" ")))?;
         let text = fs::read_to_string(&own).map_err(LabError::io("reading the traced program's report"))?;
         Ok(TracedRun { trace, own: OwnReport::parse(&text)? })
     }
@@ -140,6 +133,26 @@ impl Drop for TracedProgram {
 /// [`LabError::Missing`] if the kernel denies the level; [`LabError::Unknown`] if the tracer fails.
 pub fn trace(command: Command) -> Result<TraceReport, LabError> {
     recording(command)?.run(None).map_err(failed)
+}
+
+/// Runs `command`, which `what` names, under the tracer at level `bpf`.
+///
+/// # Errors
+/// As for [`trace`]; [`LabError::Command`] if the command fails; [`LabError::Interrupted`].
+pub fn trace_to_end(command: Command, what: &str) -> Result<TraceReport, LabError> {
+    let traced = trace(command)?;
+    if signal::interrupted() {
+        return Err(LabError::Interrupted);
+    }
+    match traced.usage.exit_code {
+        Some(0) => Ok(traced),
+        exit_code => Err(LabError::Command {
+            command: what.to_owned(),
+            outcome: "failed under the tracer".to_owned(),
+            exit_code,
+            stderr: String::new(),
+        }),
+    }
 }
 
 /// Prepares the recording of `command` at level `bpf`.

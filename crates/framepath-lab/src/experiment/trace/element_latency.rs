@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_model::ledger::Row;
@@ -18,7 +18,8 @@ use crate::measure::Measured;
 use crate::pairs;
 use crate::process::Program;
 use crate::progress::ProgressView;
-use crate::traced::trace;
+use crate::temporary_file::TemporaryFile;
+use crate::traced::trace_to_end;
 
 /// Pipelines without a decoder: name of the case, and the elements behind the source, whose number of buffers is
 /// added. No element makes buffers of several times, or drops one.
@@ -115,26 +116,14 @@ struct ElementRuns {
 /// GStreamer's.
 fn observed(elements: &str) -> Result<Vec<(String, [Measured; 2])>, LabError> {
     has_elements(elements)?;
-    let log =
-        LogFile(std::env::temp_dir().join(format!("framepath-element-latency-{}.log", std::process::id())));
+    let log = TemporaryFile::named("element-latency.log");
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "videotestsrc", "num-buffers=150", "!"]).args(elements.split_whitespace());
     command.env("GST_TRACERS", "latency(flags=element)").env("GST_DEBUG", "GST_TRACER:7");
-    command.env("GST_DEBUG_NO_COLOR", "1").env("GST_DEBUG_FILE", &log.0);
+    command.env("GST_DEBUG_NO_COLOR", "1").env("GST_DEBUG_FILE", log.path());
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let traced = trace(command)?;
-    if signal::interrupted() {
-        return Err(LabError::Interrupted);
-    }
-    if traced.usage.exit_code != Some(0) {
-        return Err(LabError::Command {
-            command: format!("gst-launch-1.0 videotestsrc ! {elements}"),
-            outcome: "failed under the tracer".to_owned(),
-            exit_code: traced.usage.exit_code,
-            stderr: String::new(),
-        });
-    }
-    let of_tracer = read_log(&log.0)?;
+    let traced = trace_to_end(command, &format!("gst-launch-1.0 videotestsrc ! {elements}"))?;
+    let of_tracer = read_log(log.path())?;
     let stream = traced.streams.first().ok_or_else(|| no_buffer(TRACE))?;
     let mut figures = Vec::new();
     for (at, element) in stream.stages.iter().enumerate() {
@@ -206,16 +195,6 @@ fn record(line: &str) -> Option<(&str, u64)> {
 
 fn no_buffer(observer: &str) -> LabError {
     LabError::Unknown(format!("the observer {observer} saw no buffer"))
-}
-
-/// Log of GStreamer's tracer. It is removed when this value is dropped.
-struct LogFile(PathBuf);
-
-impl Drop for LogFile {
-    fn drop(&mut self) {
-        // A file that cannot be removed does no harm.
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]

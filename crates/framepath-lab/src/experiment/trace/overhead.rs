@@ -20,6 +20,7 @@ use crate::experiment::ExperimentSettings;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::progress::ProgressView;
+use crate::temporary_file::TemporaryFile;
 use crate::traced::recording;
 
 /// Decoding of a clip to nothing: name of the case, clip, and how often it is repeated.
@@ -69,7 +70,8 @@ pub(super) fn run(
 /// Clip that lasts longer. Its file is removed when this value is dropped, if it was made.
 struct Repeated {
     path: PathBuf,
-    is_made: bool,
+    /// File of its own, if there is one.
+    _made: Option<TemporaryFile>,
     /// Number of times that ffmpeg plays the file again.
     loops: u32,
 }
@@ -78,21 +80,12 @@ impl Repeated {
     /// Repeats a raw stream by a file of its own: ffmpeg cannot seek to its begin.
     fn of(clip: &Path, repeats: u32) -> Result<Repeated, LabError> {
         if clip.extension().is_none_or(|extension| extension != "h264") {
-            return Ok(Repeated { path: clip.to_owned(), is_made: false, loops: repeats });
+            return Ok(Repeated { path: clip.to_owned(), _made: None, loops: repeats });
         }
         let bytes = fs::read(clip).map_err(LabError::io("reading a clip"))?;
-        let path = std::env::temp_dir().join(format!("framepath-repeated-{}.h264", std::process::id()));
-        fs::write(&path, bytes.repeat(repeats as usize)).map_err(LabError::io("writing a clip"))?;
-        Ok(Repeated { path, is_made: true, loops: 0 })
-    }
-}
-
-impl Drop for Repeated {
-    fn drop(&mut self) {
-        if self.is_made {
-            // A file that cannot be removed does no harm.
-            let _ = fs::remove_file(&self.path);
-        }
+        let file = TemporaryFile::named("repeated.h264");
+        fs::write(file.path(), bytes.repeat(repeats as usize)).map_err(LabError::io("writing a clip"))?;
+        Ok(Repeated { path: file.path().to_owned(), _made: Some(file), loops: 0 })
     }
 }
 

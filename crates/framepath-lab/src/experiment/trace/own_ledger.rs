@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use framepath_model::ledger::Row;
@@ -18,7 +17,8 @@ use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
 use crate::pairs;
 use crate::progress::ProgressView;
-use crate::traced::{self, trace};
+use crate::temporary_file::TemporaryFile;
+use crate::traced::{self, trace_to_end};
 
 /// Decoding by framepath: name of the case, clip, and options of the stage `decode`.
 const CASES: [(&str, &str, &str); 8] = [
@@ -100,33 +100,21 @@ pub(super) fn run(
 
 /// Returns the figures of one run by the tracer and by framepath's own ledger.
 fn observed(settings: &ExperimentSettings, path: &str) -> Result<[Measured; 2], LabError> {
-    let file = |end: &str| {
-        OwnFile(std::env::temp_dir().join(format!("framepath-own-ledger-{}.{end}", std::process::id())))
-    };
-    let (json, csv) = (file("json"), file("csv"));
+    let (json, csv) = (TemporaryFile::named("own-ledger.json"), TemporaryFile::named("own-ledger.csv"));
     let mut command = Command::new(&settings.framepath);
-    command.args(["run", "--quiet", "--json"]).arg(&json.0).arg("--csv").arg(&csv.0).args(["--", path]);
+    command.args(["run", "--quiet", "--json"]).arg(json.path()).arg("--csv").arg(csv.path());
+    command.args(["--", path]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    let traced = trace(command)?;
-    if signal::interrupted() {
-        return Err(LabError::Interrupted);
-    }
-    if traced.usage.exit_code != Some(0) {
-        return Err(LabError::Command {
-            command: format!("framepath run '{path}'"),
-            outcome: "failed under the tracer".to_owned(),
-            exit_code: traced.usage.exit_code,
-            stderr: String::new(),
-        });
-    }
+    let traced = trace_to_end(command, &format!("framepath run '{path}'"))?;
     let stream = traced.streams.first().ok_or_else(|| no_decoder(TRACE))?;
     let of_decoder =
         |row: &&Row| stream.stages.get(usize::from(row.hop)).is_some_and(|stage| is_decoder(stage));
     let rows_of_trace: DecoderRows = (stream.rows.iter().filter(of_decoder))
         .map(|row| (row.seq, [row.wall_ns(), row.compute_ns]))
         .collect();
-    let read =
-        |file: &OwnFile| fs::read_to_string(&file.0).map_err(LabError::io("reading framepath's own ledger"));
+    let read = |file: &TemporaryFile| {
+        fs::read_to_string(file.path()).map_err(LabError::io("reading framepath's own ledger"))
+    };
     let rows_of_ledger = decoder_rows(&read(&csv)?).ok_or_else(|| no_decoder(LEDGER))?;
     let summary: Summary = serde_json::from_str(&read(&json)?)
         .map_err(|error| LabError::Unknown(format!("framepath's own ledger: {error}")))?;
@@ -217,16 +205,6 @@ fn is_decoder(stage: &str) -> bool {
 
 fn no_decoder(observer: &str) -> LabError {
     LabError::Unknown(format!("the observer {observer} saw no frame in a decoder"))
-}
-
-/// File that framepath writes. It is removed when this value is dropped.
-struct OwnFile(PathBuf);
-
-impl Drop for OwnFile {
-    fn drop(&mut self) {
-        // A file that cannot be removed does no harm.
-        let _ = fs::remove_file(&self.0);
-    }
 }
 
 #[cfg(test)]
