@@ -21,7 +21,7 @@
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
-//! | `marks`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
+//! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
@@ -52,7 +52,8 @@ mod frame_text;
 mod identify;
 mod library;
 mod live;
-mod marks;
+mod mark;
+mod marked_frames;
 mod names;
 mod pad_frames;
 mod preload;

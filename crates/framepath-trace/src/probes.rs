@@ -17,7 +17,7 @@ use framepath_os::process::{children, running};
 
 use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
-use crate::marks::{Mark, stage_name};
+use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
     LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_MARKED,
     TAG_MARKED_END, TAG_WAITS, TAG_WOKEN,
