@@ -89,6 +89,7 @@ impl Codec {
             Codec::Vp8 => Coding::Vp8,
             Codec::Vp9 => Coding::Vp9,
             Codec::Av1 => Coding::Av1,
+            Codec::Other(OtherCodec(id)) if id == ff::AVCodecID::AV_CODEC_ID_MJPEG as u32 => Coding::Mjpeg,
             Codec::Other(OtherCodec(id)) if has_only_intra(id) => Coding::Intra,
             Codec::Other(OtherCodec(id)) => coding_of_other(id),
         }
@@ -178,7 +179,7 @@ mod tests {
             assert_eq!((Codec::from_id(codec.id()), Codec::named(codec.name())), (Some(codec), Some(codec)));
         }
         let [mjpeg, mpeg2] = ["mjpeg", "mpeg2video"].map(|name| Codec::named(name).unwrap());
-        assert_eq!((mjpeg.name(), mjpeg.coding()), ("mjpeg", Coding::Intra));
+        assert_eq!((mjpeg.name(), mjpeg.coding()), ("mjpeg", Coding::Mjpeg));
         assert_eq!((mpeg2.name(), mpeg2.coding()), ("mpeg2video", Coding::Mpeg2));
         for (name, coding) in
             [("mpeg1video", Coding::Mpeg2), ("mpeg4", Coding::Mpeg4), ("h261", Coding::Inter)]

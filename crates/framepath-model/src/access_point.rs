@@ -130,7 +130,9 @@ impl AccessPoints {
             Coding::Hevc => flagged || self.untimed || !timed,
             Coding::Mpeg2 | Coding::Mpeg4 => flagged || self.untimed || !timed,
             Coding::Vp8 | Coding::Vp9 | Coding::Av1 => flagged,
-            Coding::Intra | Coding::H263 | Coding::Flv1 | Coding::Inter | Coding::Other => flagged,
+            Coding::Intra | Coding::Mjpeg | Coding::H263 | Coding::Flv1 | Coding::Inter | Coding::Other => {
+                flagged
+            }
         }
     }
 
@@ -150,7 +152,7 @@ impl AccessPoints {
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => av1(bytes, whole)?,
             Coding::Intra => RandomAccess::Point,
-            coding @ (Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1) => {
+            coding @ (Coding::Mjpeg | Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1) => {
                 picture_start::inspect(coding, bytes, whole)?
             }
             Coding::Inter => RandomAccess::PICTURE,

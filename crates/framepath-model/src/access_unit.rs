@@ -20,8 +20,10 @@ pub enum Coding {
     Vp9,
     /// AV1 in the low-overhead format; an access unit is one temporal unit.
     Av1,
-    /// Codec whose packets are decoded one by one, without references, such as MJPEG and ProRes.
+    /// Codec whose packets are decoded one by one, without references, such as ProRes.
     Intra,
+    /// MJPEG: pictures without references, but the quantisation tables may be in an earlier packet.
+    Mjpeg,
     /// MPEG-1 or MPEG-2 video.
     Mpeg2,
     /// MPEG-4 part 2.
@@ -44,7 +46,7 @@ pub struct Unit {
     pub key: bool,
     /// True if decoding can start here and a new sequence begins: pictures from here on may have
     /// another size or format. Also true for the first sequence of a stream. Never true for
-    /// [`Coding::Intra`], [`Coding::Other`] and the codecs of MPEG and ITU-T before H.264, of which
+    /// [`Coding::Intra`], [`Coding::Mjpeg`], [`Coding::Other`] and the codecs of MPEG and ITU-T before H.264, of which
     /// no sequence is known, and for H.264 and HEVC before the first sequence parameter set.
     pub begins: bool,
     /// Earlier parameter sets that this unit needs and does not contain, as a byte stream. Not
@@ -83,7 +85,7 @@ impl Sequences {
             Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
             Coding::Av1 => av1(bytes),
             Coding::Intra => (true, None),
-            Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1 => (false, None),
+            Coding::Mjpeg | Coding::Mpeg2 | Coding::Mpeg4 | Coding::H263 | Coding::Flv1 => (false, None),
             Coding::Inter | Coding::Other => (false, None),
         };
         let begins = self.begins(mark.filter(|_| key));

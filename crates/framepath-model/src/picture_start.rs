@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Classification of the packets of MPEG-1, MPEG-2, MPEG-4 part 2 and H.263 by the type of their
-//! first picture.
+//! first picture, and of those of MJPEG by their tables.
 //!
 //! Tables: ISO/IEC 11172-2 (2.4.2.5) and ITU-T H.262 (6.2.3) for MPEG-1 and MPEG-2, ISO/IEC 14496-2
-//! (6.2.5), ITU-T H.263 (5.1), and libavcodec's decoder of FLV1, Sorenson's form of H.263. Only the
+//! (6.2.5), ITU-T H.263 (5.1), and libavcodec's decoder of FLV1, Sorenson's form of H.263; ITU-T T.81 (B.2) for MJPEG. Only the
 //! heads of pictures are read. The bytes are not trusted: a head that cannot be parsed neither
 //! confirms nor refutes the container's flag.
 
@@ -25,7 +25,8 @@ enum PictureType {
 enum FirstPicture {
     Found {
         picture: PictureType,
-        /// True if a sequence header of MPEG-1 or MPEG-2 precedes the picture.
+        /// True if a sequence header of MPEG-1 or MPEG-2, or a quantisation table of MJPEG, precedes the
+        /// picture.
         has_sequence: bool,
     },
     /// The head of the picture, or what precedes it, is cut off.
@@ -38,6 +39,7 @@ enum FirstPicture {
 /// [`AccessPoints::inspect`](crate::access_point::AccessPoints::inspect) describes. A random access
 /// point of MPEG-1 and MPEG-2 has a sequence header and an I picture. An I picture without it, and
 /// every I picture of MPEG-4 and H.263, is a claim: the decoder may need headers of earlier packets.
+/// A picture of MJPEG is a point if it has a quantisation table, and else needs that of an earlier packet.
 /// Any other picture is never a point. An unflagged packet is classified in the same way; the caller
 /// corrects this.
 pub(crate) fn inspect(coding: Coding, bytes: &[u8], whole: bool) -> Option<RandomAccess> {
@@ -45,6 +47,7 @@ pub(crate) fn inspect(coding: Coding, bytes: &[u8], whole: bool) -> Option<Rando
         Coding::Mpeg2 => mpeg2(bytes),
         Coding::Mpeg4 => mpeg4(bytes),
         Coding::Flv1 => flv1(bytes),
+        Coding::Mjpeg => mjpeg(bytes),
         _ => h263(bytes),
     };
     Some(match first {
@@ -107,6 +110,39 @@ fn mpeg4(bytes: &[u8]) -> FirstPicture {
 
 fn found(picture: PictureType) -> FirstPicture {
     FirstPicture::Found { picture, has_sequence: false }
+}
+
+/// Looks for a quantisation table in front of the first scan of an MJPEG picture.
+fn mjpeg(bytes: &[u8]) -> FirstPicture {
+    const START: [u8; 2] = [0xff, 0xd8];
+    const TABLE: u8 = 0xdb;
+    const SCAN: u8 = 0xda;
+    const END: u8 = 0xd9;
+    if bytes.len() >= 2 && !bytes.starts_with(&START) {
+        return FirstPicture::Unknown;
+    }
+    let mut rest = bytes.get(2..).unwrap_or_default();
+    loop {
+        rest = match rest {
+            // A byte that fills the space in front of a marker.
+            [0xff, 0xff, ..] => &rest[1..],
+            [0xff, TABLE, ..] => {
+                return FirstPicture::Found { picture: PictureType::Intra, has_sequence: true };
+            }
+            [0xff, SCAN, ..] => return found(PictureType::Predicted),
+            [0xff, END, ..] => return FirstPicture::Unknown,
+            [0xff, _, high, low, ..] => {
+                let length = usize::from(u16::from_be_bytes([*high, *low]));
+                match rest.get(2 + length..) {
+                    Some(behind) if length >= 2 => behind,
+                    Some(_) => return FirstPicture::Unknown,
+                    None => return FirstPicture::CutOff,
+                }
+            }
+            [] | [0xff, ..] => return FirstPicture::CutOff,
+            _ => return FirstPicture::Unknown,
+        };
+    }
 }
 
 /// Reads the picture type from the head of an H.263 picture, with and without PLUSPTYPE.
@@ -218,10 +254,27 @@ mod tests {
         assert_eq!([0, 1, 2].map(flv1), [CLAIMED, PICTURE, DISPOSABLE]);
     }
 
+    #[test]
+    fn a_jpeg_picture_without_its_table_needs_that_of_another() {
+        let of = |parts: &[&[u8]], whole| inspect(Coding::Mjpeg, &parts.concat(), whole);
+        let (start, comment, table) =
+            ([0xff, 0xd8], [0xff, 0xfe, 0, 4, 0xff, 0xdb], [0xff, 0xff, 0xdb, 0, 67]);
+        let scan = [0xff, 0xda, 0, 8];
+        assert_eq!(of(&[&start, &comment, &table], true), Some(RandomAccess::Point));
+        assert_eq!(of(&[&start, &comment, &scan], true), PICTURE);
+        assert_eq!((of(&[&start, &comment], false), of(&[&start, &comment], true)), (None, CLAIMED));
+        assert_eq!((of(&[], false), of(&[&start, &comment[..3]], false)), (None, None));
+        for other in
+            [&[0, 0, 1][..], &[0xff, 0xd8, 9], &[0xff, 0xd8, 0xff, 0xd9], &[0xff, 0xd8, 0xff, 0xfe, 0, 1]]
+        {
+            assert_eq!(of(&[other], true), CLAIMED);
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_classified(bytes in proptest::collection::vec(prop_oneof![0..2u8, any::<u8>()], 0..48)) {
-            for coding in [Coding::Mpeg2, Coding::Mpeg4, Coding::H263, Coding::Flv1] {
+            for coding in [Coding::Mjpeg, Coding::Mpeg2, Coding::Mpeg4, Coding::H263, Coding::Flv1] {
                 prop_assert!(inspect(coding, &bytes, true).is_some());
             }
         }

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use framepath_testkit::{framepath, in_checkout, run, wait};
+use framepath_testkit::{finish, framepath, in_checkout, run, wait};
 
 #[test]
 fn path_errors_point_at_the_wrong_word() {
@@ -106,6 +106,16 @@ fn a_failed_run_still_writes_its_figures() {
     run(&["run", path, "--json", json.to_str().unwrap()]).ended(1);
     let summary: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
     assert!(summary["notes"][0].as_str().unwrap().contains("No space left on device"));
+}
+
+#[test]
+fn a_limit_of_file_sizes_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("test size=640x480 format=grey frames=10 ! y4m {}/out.y4m", folder.path().display());
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-c", "ulimit -f 8 && exec \"$@\"", "sh"]).arg(framepath_testkit::program());
+    shell.args(["run", &path]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(shell).ended(1).prints("File too large");
 }
 
 #[test]

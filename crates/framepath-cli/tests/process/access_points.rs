@@ -465,6 +465,55 @@ fn the_last_pictures_behind_an_open_gop_keyframe_are_output() {
     }
 }
 
+/// Removes the quantisation tables from all pictures of a raw MJPEG stream but the first.
+fn without_later_tables(bytes: &[u8]) -> Vec<u8> {
+    let starts: Vec<usize> =
+        (0..bytes.len()).filter(|at| bytes[*at..].starts_with(&[0xff, 0xd8, 0xff])).collect();
+    let mut kept = bytes[..starts[1]].to_vec();
+    for (at, start) in starts.iter().enumerate().skip(1) {
+        let picture = &bytes[*start..starts.get(at + 1).copied().unwrap_or(bytes.len())];
+        let mut rest = &picture[2..];
+        kept.extend(&picture[..2]);
+        while rest[1] != 0xda {
+            let (segment, behind) = rest.split_at(2 + usize::from(u16::from_be_bytes([rest[2], rest[3]])));
+            if segment[1] != 0xdb {
+                kept.extend(segment);
+            }
+            rest = behind;
+        }
+        kept.extend(rest);
+    }
+    kept
+}
+
+#[test]
+fn jpeg_pictures_without_tables_depend_on_the_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tables.mjpeg");
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=160x96:r=25:d=1", "-pix_fmt", "yuvj420p"];
+    ffmpeg(&[&source[..], &["-c:v", "mjpeg", "-q:v", "9", file.to_str().unwrap()]].concat());
+    let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
+    let hashes = |options: &str| {
+        let (frames, code) = decoded(&file, options);
+        (frames.iter().map(hash).collect::<Vec<String>>(), code)
+    };
+    let all = hashes("threads=1");
+    assert_eq!((all.0.len(), all.1), (25, Some(0)));
+    // With its tables, each picture is decoded alone.
+    assert_eq!(hashes("host=process fault=poison@5").0, [&all.0[..5], &all.0[6..]].concat());
+    let bytes = fs::read(&file).unwrap();
+    fs::write(&file, without_later_tables(&bytes)).unwrap();
+    assert_eq!(hashes("threads=1"), all);
+    assert_eq!(hashes("host=process fault=crash@20"), all);
+    assert_eq!(hashes("host=process fault=poison@5"), (all.0[..5].to_vec(), Some(3)));
+    let out = folder.path().join("hashes");
+    let path = format!("file '{}' start=400ms ! decode ! framemd5 '{}'", file.display(), out.display());
+    run(&["run", &path]).ended(0);
+    let text = fs::read_to_string(&out).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned);
+    assert_eq!(lines.map(|line| hash(&line)).collect::<Vec<String>>(), all.0[10..]);
+}
+
 /// Removes the time of each B picture of an MPEG-TS with access unit delimiters. Returns their number.
 fn remove_times_of_b_pictures(file: &Path) -> usize {
     let mut bytes = fs::read(file).unwrap();

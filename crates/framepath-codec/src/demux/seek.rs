@@ -394,7 +394,7 @@ fn is_idr(codec: Codec, packet: &Packet) -> bool {
         Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
         // The random access points of these codecs are keyframes, which act as IDR pictures.
         Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,
-        Codec::Other(_) => codec.coding() == Coding::Intra,
+        Codec::Other(_) => matches!(codec.coding(), Coding::Intra | Coding::Mjpeg),
     }
 }
 

@@ -45,7 +45,8 @@ static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
-/// others. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
+/// others. Writing beyond the limit of file sizes (`ulimit -f`) then fails with an error (EFBIG) and does not end the process
+/// by SIGXFSZ. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
 /// SIGTERM ends the process immediately, with exit code 128 plus the signal's number. A second call of this
 /// function does nothing, even if the first failed, except when the first could not make the event
 /// descriptor.
@@ -62,6 +63,7 @@ pub fn install() -> io::Result<()> {
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());
     handle(libc::SIGURG, nothing)?;
+    handle(libc::SIGXFSZ, nothing)?;
     handle(libc::SIGINT, note)?;
     handle(libc::SIGTERM, note)
 }

@@ -267,9 +267,15 @@ fn nothing_is_left_after_sigkill() {
     BufReader::new(recorder.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let pid: u32 = line.trim().parse().unwrap();
     let of_program = |name: &str| format!("/proc/{pid}/{name}");
-    let descriptors = || {
-        let links = fs::read_dir(of_program("fd")).unwrap().map(|entry| fs::read_link(entry.unwrap().path()));
+    let descriptors_in = |folder: &str| {
+        let links = fs::read_dir(folder).unwrap().map(|entry| fs::read_link(entry.unwrap().path()));
         links.filter_map(Result::ok).map(|link| link.display().to_string()).collect::<Vec<_>>()
+    };
+    // Without those that the program inherits from this test.
+    let own = descriptors_in("/proc/self/fd");
+    let descriptors = || {
+        let of_program = descriptors_in(&of_program("fd")).into_iter();
+        of_program.filter(|name| !own.contains(name)).collect::<Vec<_>>()
     };
     assert!(fs::read_to_string(of_program("maps")).unwrap().contains("framepath-calls"));
     let environment = fs::read(of_program("environ")).unwrap();
