@@ -61,7 +61,7 @@ pub enum Formats {
 }
 
 impl Formats {
-    /// Returns the options that limit libavformat, by name and value: no protocol, at most 100 streams; for
+    /// Returns the options that limit libavformat, by name and value: no protocol, at most [`MAX_TRACKS`] streams; for
     /// known formats, only the demuxers of [`CONTAINERS`], and only the decoders of known codecs for
     /// properties that a container lacks. The search for these properties is limited to five megabytes and
     /// five seconds of video (libavformat's own defaults).
@@ -71,12 +71,17 @@ impl Formats {
     }
 }
 
+/// Greatest number of tracks of a file.
+pub(crate) const MAX_TRACKS: u32 = 100;
+/// The same as an option's value.
+const MAX_STREAMS: &CStr = c"100";
+
 /// Options of libavformat for all formats.
 const LIMITS: [(&CStr, &CStr); 4] = [
     (c"protocol_whitelist", c""),
     (c"probesize", c"5000000"),
     (c"analyzeduration", c"5000000"),
-    (c"max_streams", c"100"),
+    (c"max_streams", MAX_STREAMS),
 ];
 
 /// Further options of libavformat for [`Formats::Known`].

@@ -109,6 +109,19 @@ fn a_failed_run_still_writes_its_figures() {
 }
 
 #[test]
+fn a_file_with_too_many_tracks_is_refused_by_their_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tracks.mp4").to_str().unwrap().to_owned();
+    let clip = framepath_testkit::clip("h264-180p8-container.mp4");
+    let maps = ["-map", "0:v"].repeat(101);
+    framepath_testkit::ffmpeg(&[&["-i", &clip][..], &maps, &["-c", "copy", &file]].concat());
+    for host in ["inline", "process"] {
+        let path = format!("file {file} host={host} ! decode ! null");
+        run(&["run", &path]).ended(1).prints("tracks.mp4: cannot open: it has more than 100 tracks");
+    }
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("test size=640x480 format=grey frames=10 ! y4m {}/out.y4m", folder.path().display());

@@ -10,7 +10,7 @@ use framepath_model::stream::{Rational, StreamInfo};
 
 use super::origin::DemuxerInput;
 use crate::codec::codec_name;
-use crate::container::{self, Formats};
+use crate::container::{self, Formats, MAX_TRACKS};
 use crate::error::libav_message;
 use crate::input::{ContainerInput, INTERRUPT};
 use crate::libav_format::pixel_format;
@@ -93,6 +93,13 @@ impl Context {
             }
             let context = match NonNull::new(raw) {
                 Some(raw) if code >= 0 => Context(raw),
+                // libavformat refuses a track more with the error of lacking memory.
+                _ if code == ff::AVERROR(libc::ENOMEM) => {
+                    let message =
+                        format!("it has more than {MAX_TRACKS} tracks, or asks for too much memory");
+                    let error = CodecError::Demux { file: file(), operation: "open", message };
+                    return Err(io_or(input, name, error));
+                }
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
             if formats == Formats::Known && context.shows_other_codec() {

@@ -81,9 +81,10 @@ impl ResourceLimits {
 }
 
 impl Default for ResourceLimits {
-    /// Returns the default limits: 4 GiB of memory, files of 1 GiB, 16 descriptors, 256 threads.
+    /// Returns the default limits: 4 GiB of memory, files of 1 GiB, 16 descriptors, 260 threads: 256 of a decoder,
+    /// and the worker's own.
     fn default() -> ResourceLimits {
-        ResourceLimits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 256 }
+        ResourceLimits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 260 }
     }
 }
 
