@@ -132,7 +132,7 @@ impl Drop for TracedProgram {
 /// # Errors
 /// [`LabError::Missing`] if the kernel denies the level; [`LabError::Unknown`] if the tracer fails.
 pub fn trace(command: Command) -> Result<TraceReport, LabError> {
-    recording(command, TraceLevel::Bpf)?.run(None).map_err(failed)
+    recording(command)?.run(None).map_err(failed)
 }
 
 /// Runs `command`, which `what` names, under the tracer at level `bpf`.
@@ -155,12 +155,12 @@ pub fn trace_to_end(command: Command, what: &str) -> Result<TraceReport, LabErro
     }
 }
 
-/// Prepares the recording of `command` at `level`.
+/// Prepares the recording of `command` at level `bpf`.
 ///
 /// # Errors
 /// As for [`trace`].
-pub fn recording(command: Command, level: TraceLevel) -> Result<Recording, LabError> {
-    Recording::of_command(command, Some(level)).map_err(failed)
+pub fn recording(command: Command) -> Result<Recording, LabError> {
+    Recording::of_command(command, Some(TraceLevel::Bpf)).map_err(failed)
 }
 
 fn failed(error: TraceError) -> LabError {

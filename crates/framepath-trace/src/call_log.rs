@@ -30,7 +30,6 @@ const FORKED_NS: u64 = 5_000_000;
 #[derive(Debug)]
 pub(crate) struct CallLog {
     source: Source,
-    level: TraceLevel,
     names: ObjectNames,
     calls: Vec<CallEvent>,
     marks: Vec<Mark>,
@@ -68,15 +67,12 @@ pub(crate) struct CallFindings {
 }
 
 impl CallLog {
-    /// Prepares probes; at [`TraceLevel::Coarse`] without those of the scheduler.
+    /// Prepares probes.
     ///
     /// # Errors
     /// As for [`Probes::new`].
-    pub(crate) fn new(level: TraceLevel) -> io::Result<CallLog> {
-        let probes = Probes::new(level != TraceLevel::Coarse)?;
-        let mut log = CallLog::of(Source::Probes(probes));
-        log.level = level;
-        Ok(log)
+    pub(crate) fn new() -> io::Result<CallLog> {
+        Ok(CallLog::of(Source::Probes(Probes::new()?)))
     }
 
     /// Begins with `process`, a child that has not executed its program.
@@ -110,7 +106,6 @@ impl CallLog {
         let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
         CallLog {
             source,
-            level: TraceLevel::Preload,
             names: ObjectNames::default(),
             calls,
             marks: Vec::new(),
@@ -234,9 +229,9 @@ impl CallLog {
     /// Returns what the calls so far show, without the calls themselves. The recording goes on; what has not ended at
     /// `end_ns` is left out. `events` are the threads' events in the order of their times.
     pub(crate) fn findings(&mut self, events: &[ThreadEvent], end_ns: u64) -> CallFindings {
-        let lost = match &self.source {
-            Source::Probes(probes) => probes.lost(),
-            Source::Library(preload) => preload.lost(),
+        let (level, lost) = match &self.source {
+            Source::Probes(probes) => (TraceLevel::Bpf, probes.lost()),
+            Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
         };
         self.sort();
         let marked = MarkedFrames::of(&self.marks);
@@ -258,7 +253,7 @@ impl CallLog {
             (true, false) => (pads, 0),
         };
         CallFindings {
-            level: Some(self.level),
+            level: Some(level),
             is_limited,
             codecs: facts.codecs(),
             streams,

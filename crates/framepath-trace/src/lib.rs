@@ -2,11 +2,10 @@
 //! The ledger of programs that were not written for framepath: touches perf events and memory of other processes, and
 //! starts and ends the traced command.
 //!
-//! A recording has one of four [`TraceLevel`]s:
+//! A recording has one of three [`TraceLevel`]s:
 //!
 //! - `bpf`: frames, stages and causes of programs that use FFmpeg's shared libraries or GStreamer, by probes (uprobes)
 //!   and the scheduler's tracepoints. Root, or CAP_BPF and CAP_PERFMON.
-//! - `coarse`: the same without the scheduler's tracepoints, at a lower cost.
 //! - `preload`: frames and stages of a command, by a library that it loads. No privilege.
 //! - `threads`: when each thread ran, was preempted and waited, of every program, also of static and stripped ones.
 //!

@@ -138,12 +138,11 @@ pub(crate) struct ProbeCount {
 }
 
 impl Probes {
-    /// Loads the programs, those at the scheduler's switches and wake-ups only with `observes_waits`. Nothing is observed
-    /// yet.
+    /// Loads the programs. Nothing is observed yet.
     ///
     /// # Errors
     /// The capabilities are missing, or the kernel lacks BPF, its type information or a tracepoint.
-    pub(crate) fn new(observes_waits: bool) -> io::Result<Probes> {
+    pub(crate) fn new() -> io::Result<Probes> {
         // BPF programs see the numbers of the first namespace.
         let namespace = std::fs::read_link("/proc/self/ns/pid")?;
         if namespace.as_os_str() != FIRST_PID_NAMESPACE {
@@ -175,11 +174,12 @@ impl Probes {
         let ids = Btf::of_kernel().map_err(no_types)?.offsets("task_struct", ["pid", "tgid"]);
         let ids = ids.ok_or_else(|| io::Error::other("the kernel's type information has no task_struct"))?;
         let mut tracepoints = Vec::new();
-        let mut programs = vec![("sched_process_fork", maps.fork(ids)), ("sched_process_exec", maps.exec())];
-        if observes_waits {
-            programs.extend([("sched_switch", maps.switch()), ("sched_waking", maps.waking(ids))]);
-        }
-        for (name, program) in programs {
+        for (name, program) in [
+            ("sched_switch", maps.switch()),
+            ("sched_waking", maps.waking(ids)),
+            ("sched_process_fork", maps.fork(ids)),
+            ("sched_process_exec", maps.exec()),
+        ] {
             let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
         }

@@ -78,9 +78,6 @@ pub enum TraceLevel {
     /// Frames and stages of a command, by a preloaded library: without a privilege. See
     /// [`Recording::of_command`].
     Preload,
-    /// Frames, stages and most causes, by BPF with probes of the calls alone: costs less than [`TraceLevel::Bpf`]. What
-    /// threads wait for, and wake-ups, are `blocked`. Needs the same rights.
-    Coarse,
     /// Frames, stages and causes, by BPF: root, or CAP_BPF and CAP_PERFMON.
     Bpf,
 }
@@ -91,7 +88,6 @@ impl TraceLevel {
         match self {
             TraceLevel::Threads => "threads",
             TraceLevel::Preload => "preload",
-            TraceLevel::Coarse => "coarse",
             TraceLevel::Bpf => "bpf",
         }
     }
@@ -100,7 +96,7 @@ impl TraceLevel {
 /// Returns the highest level at which this process can record a command, and why not the next one: the error of the
 /// kernel.
 pub fn highest_level() -> (TraceLevel, Option<io::Error>) {
-    match CallLog::new(TraceLevel::Bpf) {
+    match CallLog::new() {
         Ok(_) => (TraceLevel::Bpf, None),
         Err(error) => match Preload::new(now_ns()) {
             Ok(_) => (TraceLevel::Preload, Some(error)),
@@ -124,13 +120,11 @@ impl Recording {
     pub fn of_command(mut command: Command, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
         let mut calls = match level {
             Some(TraceLevel::Threads) => None,
-            Some(level @ (TraceLevel::Coarse | TraceLevel::Bpf)) => {
-                Some(CallLog::new(level).map_err(|error| TraceError::NoProbes { error })?)
-            }
+            Some(TraceLevel::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
             Some(TraceLevel::Preload) => {
                 Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
             }
-            None => CallLog::new(TraceLevel::Bpf).or_else(|_| preloaded(&mut command)).ok(),
+            None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
         };
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
@@ -175,14 +169,11 @@ impl Recording {
                 let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
                 return Err(TraceError::NoPreload { error });
             }
-            Some(TraceLevel::Coarse | TraceLevel::Bpf) | None => {
-                let probes = CallLog::new(level.unwrap_or(TraceLevel::Bpf));
-                match probes.and_then(|log| log.attached(pid)) {
-                    Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
-                    Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
-                    log => log.ok(),
-                }
-            }
+            Some(TraceLevel::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
+                Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
+                log => log.ok(),
+            },
         };
         let log = EventLog::new(events, times, calls.is_some());
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })

@@ -126,7 +126,6 @@ impl TraceReport {
                 "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`"
             }
             TraceLevel::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
-            TraceLevel::Coarse => "reasons of waits and wake-ups need level `bpf`",
             TraceLevel::Bpf => return notes,
         };
         notes.push(format!("{missing}: see framepath doctor"));
@@ -182,7 +181,7 @@ impl TraceReport {
         if self.streams.is_empty() && self.level != TraceLevel::Threads {
             text.push_str("note: no frame was seen in this time\n");
         }
-        if self.level < TraceLevel::Coarse {
+        if self.level != TraceLevel::Bpf {
             text.push_str("note: frames need level `bpf`: see framepath doctor\n");
         }
         text

@@ -30,7 +30,6 @@ which it waited. The program is not changed.
 
 Levels, the highest one that you have the rights for unless --level names another:
   bpf      root, or CAP_BPF and CAP_PERFMON (sudo setcap cap_bpf,cap_perfmon+ep FRAMEPATH)
-  coarse   as bpf, with less overhead: what threads wait for, and wake-ups, are `blocked`
   preload  anyone, for commands: a library in the program; no reasons of waits, no decoder threads
   threads  anyone, and static or stripped programs: no frames
 `framepath doctor` says which one you have. docs/trace.md explains each figure.
@@ -108,8 +107,6 @@ enum LevelName {
     Threads,
     /// Frames and stages of a command, by a library that is loaded into it: without a privilege
     Preload,
-    /// As `bpf` without the scheduler's probes, for small frames: what threads wait for, and wake-ups, are `blocked`
-    Coarse,
     /// Frames, stages and causes: root, or CAP_BPF and CAP_PERFMON
     Bpf,
 }
@@ -119,7 +116,6 @@ impl From<LevelName> for TraceLevel {
         match name {
             LevelName::Threads => TraceLevel::Threads,
             LevelName::Preload => TraceLevel::Preload,
-            LevelName::Coarse => TraceLevel::Coarse,
             LevelName::Bpf => TraceLevel::Bpf,
         }
     }

@@ -55,31 +55,6 @@ pub(crate) fn the_probes_of_older_kernels_see_the_same() -> Tested {
     Ok(())
 }
 
-pub(crate) fn a_coarse_recording_has_the_same_frames() -> Tested {
-    needs_bpf()?;
-    let command = ["ffmpeg", "-v", "error", "-i", &clip("h264-180p8-container.mp4"), "-f", "null", "-"];
-    let seen = ["coarse", "bpf"].map(|level| {
-        let arguments = ["trace", "--level", level, "--json", "-", "--"];
-        let ran = run(&[&arguments[..], &command].concat()).ended(0);
-        let figures: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!(figures["trace"]["level"], level);
-        let has_note = ran.stderr.contains("note: reasons of waits and wake-ups need level `bpf`");
-        assert_eq!(has_note, level == "coarse", "{}", ran.stderr);
-        // Nobody knows what the threads waited for.
-        assert_eq!(
-            ran.stderr.contains("\nblocked, mean per frame: lock in"),
-            level == "bpf",
-            "{}",
-            ran.stderr
-        );
-        let row = &figures["rows"][0];
-        (row["frames"].as_u64(), stages(row).into_iter().map(str::to_owned).collect::<Vec<_>>())
-    });
-    assert_eq!(seen[0], seen[1]);
-    assert_eq!(seen[0].0, Some(30));
-    Ok(())
-}
-
 pub(crate) fn the_stages_are_those_of_the_command() -> Tested {
     needs_bpf()?;
     let file = clip("h264-180p8-container.mp4");

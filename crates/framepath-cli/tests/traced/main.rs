@@ -14,7 +14,6 @@ use serde_json::Value;
 framepath_testkit::tests! {
     ffmpeg::every_frame_of_every_clip_is_seen_and_the_output_is_the_same,
     ffmpeg::the_probes_of_older_kernels_see_the_same,
-    ffmpeg::a_coarse_recording_has_the_same_frames,
     ffmpeg::the_stages_are_those_of_the_command,
     ffmpeg::the_programs_of_a_shell_command_have_streams_of_their_own,
     ffmpeg::each_output_of_a_program_has_its_own_way,

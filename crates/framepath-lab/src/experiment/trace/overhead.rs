@@ -14,7 +14,6 @@ use framepath_model::stats::median;
 use framepath_model::summary::Summary;
 use framepath_os::process::children;
 use framepath_os::time::now_ns;
-use framepath_trace::TraceLevel;
 
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
@@ -24,12 +23,9 @@ use crate::progress::ProgressView;
 use crate::temporary_file::TemporaryFile;
 use crate::traced::recording;
 
-/// Decoding of a clip to nothing: name of the case, level, clip, and how often it is repeated.
-const DECODES: [(&str, TraceLevel, &str, u32); 3] = [
-    ("ffmpeg-h264-1080p8", TraceLevel::Bpf, "h264-1080p8.h264", 10),
-    ("ffmpeg-h264-180p8", TraceLevel::Bpf, "h264-180p8-container.mp4", 200),
-    ("ffmpeg-h264-180p8-coarse", TraceLevel::Coarse, "h264-180p8-container.mp4", 200),
-];
+/// Decoding of a clip to nothing: name of the case, clip, and how often it is repeated.
+const DECODES: [(&str, &str, u32); 2] =
+    [("ffmpeg-h264-1080p8", "h264-1080p8.h264", 10), ("ffmpeg-h264-180p8", "h264-180p8-container.mp4", 200)];
 /// Case of the time by which a program begins later.
 const ATTACH: &str = "ffmpeg-attach";
 
@@ -48,13 +44,13 @@ pub(super) fn run(
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let rounds = settings.rounds(5, 20);
-    for (name, level, clip, repeats) in DECODES.into_iter().filter(|(name, ..)| settings.wants(name)) {
+    for (name, clip, repeats) in DECODES.into_iter().filter(|(name, ..)| settings.wants(name)) {
         let clip = Repeated::of(&settings.clip(clip)?, repeats)?;
-        let contenders = contenders(level, || decode(&clip.path, clip.loops));
+        let contenders = contenders(|| decode(&clip.path, clip.loops));
         pairs::run(name, contenders, &[("cpu_ms", "traced", "alone")], rounds, watch, summary)?;
     }
     if settings.wants(ATTACH) {
-        let contenders = contenders(TraceLevel::Bpf, || {
+        let contenders = contenders(|| {
             let mut command = Command::new("ffmpeg");
             command.arg("-version");
             command
@@ -101,14 +97,14 @@ fn decode(clip: &Path, loops: u32) -> Command {
 }
 
 /// Returns the two contenders: the command that `make` creates under the tracer, and alone.
-fn contenders<'a>(level: TraceLevel, make: impl Fn() -> Command + Clone + 'a) -> Vec<Contender<'a>> {
+fn contenders<'a>(make: impl Fn() -> Command + Clone + 'a) -> Vec<Contender<'a>> {
     let of_alone = make.clone();
     vec![
         Contender::new("traced", move || {
             let before_ns = now_ns();
             let mut command = make();
             let output = Output::of(&mut command)?;
-            let recording = recording(command, level)?;
+            let recording = recording(command)?;
             let since_ns = now_ns();
             let report = recording.run(None).map_err(|error| LabError::Unknown(error.to_string()))?;
             let [all, emulated] = report.probes;
