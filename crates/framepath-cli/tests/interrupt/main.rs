@@ -13,6 +13,7 @@ use situation::{SITUATIONS, Situation};
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
+const SIGSTOP: i32 = 19;
 /// Time limit for the end of the process after a signal; a process that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(10);
 
@@ -40,6 +41,26 @@ fn assert_all_end_after(signal: i32, name: &str) {
         }
     }
     assert!(wrong.is_empty(), "after {name}, not exit code 130: {wrong:?}");
+}
+
+#[test]
+fn a_stopped_zygote_does_not_hold_the_command() {
+    let clip = framepath_testkit::clip("h264-180p8-container.mp4");
+    let path = format!("file {clip} loop=inf rate=40 host=process ! decode host=process ! null");
+    let mut child = framepath_testkit::framepath(&["run", "--quiet", &path]).spawn().unwrap();
+    let children_of = |pid: u32| {
+        let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+        let all = lists.collect::<String>();
+        all.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<u32>>()
+    };
+    // The zygote has forked the workers of the two stages, and spare ones.
+    let zygote = || children_of(child.id()).into_iter().find(|pid| children_of(*pid).len() >= 4);
+    framepath_testkit::until("the workers and the spare ones run", || zygote().is_some());
+    children::signal_process(zygote().unwrap(), SIGSTOP).unwrap();
+    children::signal(&child, SIGINT).unwrap();
+    let ended = ended_within(&mut child, HANGS);
+    assert_eq!(ended.and_then(|status| status.code()), Some(130));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::crossing::Socket;
 use crate::process::cgroup::{Delegated, Group};
@@ -364,11 +364,13 @@ impl WorkerProcess {
     }
 
     /// Sleeps until the process has ended, or `limit` is over. Returns true if the process has ended, and false
-    /// otherwise or if poll(2) fails. A signal's handler does not end the wait, and begins `limit` anew.
+    /// otherwise or if poll(2) fails. A signal's handler does not end the wait.
     pub fn ends_within(&self, limit: Duration) -> bool {
         let mut end = [rustix::event::PollFd::new(&self.pidfd, rustix::event::PollFlags::IN)];
+        let begun = Instant::now();
         loop {
-            match rustix::event::poll(&mut end, Some(&timespec(limit))) {
+            let left = limit.saturating_sub(begun.elapsed());
+            match rustix::event::poll(&mut end, Some(&timespec(left))) {
                 Err(rustix::io::Errno::INTR) => {}
                 ended => return matches!(ended, Ok(1..)),
             }
