@@ -234,23 +234,25 @@ impl CallLog {
             Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
         };
         self.sort();
-        let marked = MarkedFrames::of(&self.marks);
-        let mut spans = spans(&self.calls);
-        if !self.marks.is_empty() {
-            // A program that names its frames itself is shown by its own stages.
-            spans = mark_spans(&self.marks);
-        }
+        // A program that names its frames itself is shown by its own stages.
+        let is_marked = !self.marks.is_empty();
+        let spans = if is_marked { mark_spans(&self.marks) } else { spans(&self.calls) };
         let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
-        let found = identify(&spans, &self.names);
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
-        // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
-        let pads = pad_ledgers(&facts);
-        let (streams, ambiguous) = match (self.marks.is_empty(), pads.is_empty()) {
-            (false, _) => (marked.ledgers(&facts), 0),
-            (true, true) => (ledgers(&found, &facts), found.ambiguous),
-            (true, false) => (pads, 0),
+        let (streams, ambiguous) = if is_marked {
+            (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
+        } else {
+            // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
+            let pads = pad_ledgers(&facts);
+            match pads.is_empty() {
+                true => {
+                    let found = identify(&spans, &self.names);
+                    (ledgers(&found, &facts), found.ambiguous)
+                }
+                false => (pads, 0),
+            }
         };
         CallFindings {
             level: Some(level),

@@ -155,9 +155,9 @@ impl Identification<'_> {
         }
     }
 
-    /// Returns the index of a new frame that goes another way than `frame` from its decoder on.
+    /// Returns the index of a new frame that goes another way than `frame` from the next call on, at its encoder at the latest.
     fn another_way(&mut self, frame: usize) -> usize {
-        let way = TracedFrame { filter: None, encode: None, write: None, ..self.found.frames[frame].clone() };
+        let way = TracedFrame { encode: None, write: None, ..self.found.frames[frame].clone() };
         self.found.frames.push(way);
         self.found.frames.len() - 1
     }
@@ -234,7 +234,7 @@ impl Identification<'_> {
             let (_, output) = self.found.frames[frame].filter?;
             Some(self.spans[output?].object)
         };
-        let mut frame = match holders[..] {
+        let found = match holders[..] {
             [frame] => Some(frame),
             _ => {
                 let known = self.sinks.get(&encoder);
@@ -243,19 +243,17 @@ impl Identification<'_> {
                 by_sink.or(new.next().filter(|_| new.next().is_none())).copied()
             }
         };
-        let Some(frame) = &mut frame else {
+        let Some(mut frame) = found else {
             self.found.ambiguous += 1;
             return;
         };
-        self.sinks.insert(encoder, sink(*frame));
-        let before = self.found.frames[*frame].clone();
+        self.sinks.insert(encoder, sink(frame));
         let is_other = |(input, _): (usize, _)| self.spans[input].object != span.object;
-        if before.encode.is_some_and(is_other) {
-            *frame = self.another_way(*frame);
-            self.found.frames[*frame].filter = before.filter;
+        if self.found.frames[frame].encode.is_some_and(is_other) {
+            frame = self.another_way(frame);
         }
-        self.found.frames[*frame].encode = Some((index, None));
-        self.enter(encoder, span.pts, *frame);
+        self.found.frames[frame].encode = Some((index, None));
+        self.enter(encoder, span.pts, frame);
     }
 
     /// True unless the codec is known to be none of video.

@@ -263,9 +263,9 @@ impl Maps<'_> {
         program
     }
 
-    /// Stops the current process when it returns to user mode, and sends the record. The signal is sent first: whoever
-    /// reads the record lets the process go on with SIGCONT, which takes back only a SIGSTOP that was sent before it.
-    /// Nobody would do that for a record that has no room, so that process goes on.
+    /// Stops the current process when it returns to user mode, and sends the record. SIGSTOP comes before the record, because
+    /// the reader of the record sends SIGCONT, which takes back only an earlier SIGSTOP. A process whose record has no room
+    /// goes on, because no reader would resume it.
     fn stop(&self, program: &mut Assembler) {
         let sent = program.label();
         program.set(R1, SIGSTOP).call(Helper::SendSignal);

@@ -102,54 +102,45 @@ impl TopArgs {
 
     /// Shows the frames of a program.
     fn program(&self, mut recording: LiveRecording) -> anyhow::Result<ExitStatus> {
-        let is_single = self.once || !Terminal::is_there();
-        let mut last = None;
-        let status = if is_single {
+        let (status, text) = if self.once || !Terminal::is_there() {
             recording.record(Duration::from_secs(self.over));
-            None
+            let status = if signal::interrupted() { ExitStatus::Interrupted } else { ExitStatus::Done };
+            (status, recording.report().text_of_part())
         } else {
             let terminal = Terminal::open().context("setting up the terminal")?;
-            live_program(&mut recording, &terminal, Duration::from_secs(self.every), &mut last)?
+            live_program(&mut recording, &terminal, Duration::from_secs(self.every))?
         };
-        let status = status.unwrap_or(match signal::interrupted() {
-            true => ExitStatus::Interrupted,
-            false => ExitStatus::Done,
-        });
         // The last table stays on the screen behind the live one.
-        let text = last.unwrap_or_else(|| recording.report().text_of_part());
         TextTarget::Output.print(&text)?;
         Ok(status)
     }
 }
 
-/// Shows the program's last seconds on the terminal, and updates them after each interval `every`. Returns `Done` after `q`,
-/// `Interrupted` after Ctrl-C, SIGINT or SIGTERM, and `None` if the process has ended; `last` is then the last table that
-/// was shown.
+/// Shows the program's last seconds on the terminal, and updates them after each interval `every`, until the process ends or
+/// `q`, or Ctrl-C, SIGINT or SIGTERM, which are `Interrupted`. Returns the last table, too.
 fn live_program(
     recording: &mut LiveRecording,
     terminal: &Terminal,
     every: Duration,
-    last: &mut Option<String>,
-) -> anyhow::Result<Option<ExitStatus>> {
+) -> anyhow::Result<(ExitStatus, String)> {
+    let mut last = None;
     let mut next = Instant::now() + FIRST;
-    loop {
+    let status = loop {
         let goes_on = recording.record(KEY);
         let key = terminal.key_within(Duration::ZERO).context("reading from the terminal")?;
         if signal::interrupted() || key == Some(CTRL_C) {
-            return Ok(Some(ExitStatus::Interrupted));
+            break ExitStatus::Interrupted;
         }
-        if matches!(key, Some(b'q' | b'Q')) {
-            return Ok(Some(ExitStatus::Done));
-        }
-        if !goes_on {
-            return Ok(None);
+        if !goes_on || matches!(key, Some(b'q' | b'Q')) {
+            break ExitStatus::Done;
         }
         if Instant::now() >= next || key.is_some() {
             let text = last.insert(recording.report().text_of_part());
             terminal.show(text).context("writing to the terminal")?;
             next = Instant::now() + every;
         }
-    }
+    };
+    Ok((status, last.unwrap_or_else(|| recording.report().text_of_part())))
 }
 
 /// Shows the table on the terminal, starting with the snapshot `first`, and updates it after each

@@ -27,6 +27,15 @@ fn wanted() -> Vec<String> {
     md5_lines(&String::from_utf8(output).unwrap())
 }
 
+/// Starts a player that has opened its file. Returns the folder and path of its output, and the player.
+fn playing() -> (TempDir, String, Child) {
+    let folder = TempDir::new().unwrap();
+    let output = folder.path().join("md5").to_str().unwrap().to_owned();
+    let child = player(&output).spawn().unwrap();
+    until("the file is opened", || fs::exists(&output).unwrap());
+    (folder, output, child)
+}
+
 /// Waits for the child, and checks that it has written all frames.
 fn ends_well(mut child: Child, output: &str) {
     assert!(child.wait().unwrap().success());
@@ -35,10 +44,7 @@ fn ends_well(mut child: Child, output: &str) {
 
 pub(crate) fn a_running_program_is_traced_and_goes_on() -> Tested {
     needs_bpf()?;
-    let folder = TempDir::new().unwrap();
-    let output = folder.path().join("md5").to_str().unwrap().to_owned();
-    let child = player(&output).spawn().unwrap();
-    until("the file is opened", || fs::exists(&output).unwrap());
+    let (_folder, output, child) = playing();
     let pid = child.id().to_string();
     let ran =
         run(&["trace", "-p", &pid, "--level", "bpf", "--seconds", "1", "--quiet", "--json", "-"]).ended(0);
@@ -53,10 +59,7 @@ pub(crate) fn a_running_program_is_traced_and_goes_on() -> Tested {
 
 pub(crate) fn the_last_seconds_of_a_running_program_are_shown() -> Tested {
     needs_bpf()?;
-    let folder = TempDir::new().unwrap();
-    let output = folder.path().join("md5").to_str().unwrap().to_owned();
-    let child = player(&output).spawn().unwrap();
-    until("the file is opened", || fs::exists(&output).unwrap());
+    let (_folder, output, child) = playing();
     let pid = child.id().to_string();
     let ran = run(&["top", "-p", &pid, "--once", "--over", "2"]).ended(0);
     let ran = ran.shows("(ffmpeg), level bpf: the last 2.").shows(" frames/s; latency (demux to mux) p50 ");
@@ -70,10 +73,7 @@ pub(crate) fn the_last_seconds_of_a_running_program_are_shown() -> Tested {
 
 pub(crate) fn a_killed_trace_leaves_the_program_alone() -> Tested {
     needs_bpf()?;
-    let folder = TempDir::new().unwrap();
-    let output = folder.path().join("md5").to_str().unwrap().to_owned();
-    let child = player(&output).spawn().unwrap();
-    until("the file is opened", || fs::exists(&output).unwrap());
+    let (folder, output, child) = playing();
     let json = folder.path().join("json");
     let pid = child.id().to_string();
     let mut tracer = framepath(&["trace", "-p", &pid, "--level", "bpf", "--json", json.to_str().unwrap()])

@@ -16,6 +16,7 @@ use std::path::Path;
 use framepath_model::ledger::{Cause, Row};
 use framepath_model::stats::{median, percentile};
 use framepath_model::summary::{Skipped, Summary};
+use framepath_os::process::signal;
 
 use crate::error::LabError;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
@@ -64,6 +65,33 @@ pub(super) fn run(
     overhead::run(settings, watch, summary)?;
     own_ledger::run(settings, watch, summary)?;
     element_latency::run(settings, watch, summary)
+}
+
+/// Observes the case `name` in each round. Returns the figures of the rounds, as far as the observer `contender` is possible.
+fn observe<T>(
+    (name, contender): (&str, &str),
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    summary: &mut Summary,
+    observed: impl Fn() -> Result<T, LabError>,
+) -> Result<Vec<T>, LabError> {
+    let mut runs = Vec::new();
+    for _ in 0..settings.rounds(5, 20) {
+        if signal::interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        watch.step(name);
+        match observed() {
+            Ok(of_run) => runs.push(of_run),
+            Err(LabError::Missing(reason)) => {
+                let (contender, case) = (contender.to_owned(), Some(name.to_owned()));
+                summary.skipped.push(Skipped { contender, case, reason });
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(runs)
 }
 
 /// Runs the cases with injections: name, injection, and true with load.

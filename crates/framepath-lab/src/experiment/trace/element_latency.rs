@@ -8,10 +8,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_model::ledger::Row;
-use framepath_model::summary::{LatencyUs, Skipped, Summary};
-use framepath_os::process::signal;
+use framepath_model::summary::{LatencyUs, Summary};
 use framepath_trace::TraceReport;
 
+use super::observe;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
@@ -63,28 +63,12 @@ pub(super) fn run(
     let wanted: Vec<_> = CASES.iter().filter(|(name, _)| settings.wants(name)).collect();
     for (name, elements) in &wanted {
         let mut runs: BTreeMap<usize, ElementRuns> = BTreeMap::new();
-        let rounds = settings.rounds(5, 20);
-        for _ in 0..rounds {
-            if signal::interrupted() {
-                return Err(LabError::Interrupted);
-            }
-            watch.step(name);
-            match observed(elements) {
-                Ok(of_run) => {
-                    for (at, (element, [trace, tracer])) in of_run.into_iter().enumerate() {
-                        let runs = runs.entry(at).or_default();
-                        runs.element = element;
-                        runs.trace.push(trace);
-                        runs.tracer.push(tracer);
-                    }
-                }
-                Err(LabError::Missing(reason)) => {
-                    let skipped =
-                        Skipped { contender: TRACE.to_owned(), case: Some((*name).to_owned()), reason };
-                    summary.skipped.push(skipped);
-                    break;
-                }
-                Err(error) => return Err(error),
+        for of_run in observe((name, TRACE), settings, watch, summary, || observed(elements))? {
+            for (at, (element, [trace, tracer])) in of_run.into_iter().enumerate() {
+                let runs = runs.entry(at).or_default();
+                runs.element = element;
+                runs.trace.push(trace);
+                runs.tracer.push(tracer);
             }
         }
         for ElementRuns { element, trace, tracer } in runs.values() {

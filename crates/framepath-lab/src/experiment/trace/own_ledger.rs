@@ -9,9 +9,9 @@ use std::process::{Command, Stdio};
 use framepath_model::ledger::Row;
 use framepath_model::path;
 use framepath_model::stats::median;
-use framepath_model::summary::{Skipped, Summary};
-use framepath_os::process::signal;
+use framepath_model::summary::Summary;
 
+use super::observe;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
@@ -59,31 +59,17 @@ pub(super) fn run(
             format!("decode {options}"),
             "null".to_owned(),
         ];
-        let mut runs: [Vec<Measured>; 2] = Default::default();
-        for _ in 0..settings.rounds(5, 20) {
-            if signal::interrupted() {
-                return Err(LabError::Interrupted);
-            }
-            watch.step(name);
-            match observed(settings, &words.join(" ! ")) {
-                Ok(of_run) => runs.iter_mut().zip(of_run).for_each(|(runs, measured)| runs.push(measured)),
-                Err(LabError::Missing(reason)) => {
-                    let skipped =
-                        Skipped { contender: TRACE.to_owned(), case: Some((*name).to_owned()), reason };
-                    summary.skipped.push(skipped);
-                    break;
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let [trace, ledger] = &runs;
+        let path = words.join(" ! ");
+        let runs = observe((name, TRACE), settings, watch, summary, || observed(settings, &path))?;
+        let (trace, ledger): (Vec<_>, Vec<_>) =
+            runs.into_iter().map(|[trace, ledger]| (trace, ledger)).unzip();
         if trace.is_empty() {
             continue;
         }
-        summary.rows.push(pairs::row(name, TRACE, trace));
-        summary.rows.push(pairs::row(name, LEDGER, ledger));
+        summary.rows.push(pairs::row(name, TRACE, &trace));
+        summary.rows.push(pairs::row(name, LEDGER, &ledger));
         for metric in ["decode_compute_us", "decode_cpu_us", "decode_p50_us"] {
-            summary.ratios.extend(pairs::ratio(name, metric, (TRACE, trace), (LEDGER, ledger)));
+            summary.ratios.extend(pairs::ratio(name, metric, (TRACE, &trace), (LEDGER, &ledger)));
         }
     }
     if !wanted.is_empty() {
