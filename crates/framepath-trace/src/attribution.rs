@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Causes of a part of a frame's time: from what the part is, and from the timelines of its threads.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use framepath_model::ledger::{Cause, Row, SpanPlace, flag};
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
 use crate::calls::Call;
+use crate::copy_functions::SAMPLE_NS;
 use crate::frame_ledger::StreamLedger;
 use crate::names::ObjectNames;
 use crate::spans::CallSpan;
@@ -23,6 +24,10 @@ pub(crate) struct TraceFacts<'a> {
     pub(crate) limits: StageLimits,
     /// Codecs that have threads of their own, with these threads.
     pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
+    /// Processes of which `copying` has all samples.
+    pub(crate) sampled: HashSet<i32>,
+    /// Times of each thread's samples in functions that copy, in their order.
+    copying: HashMap<i32, Vec<u64>>,
     /// Indices of each thread's calls that have an item and are not inside another one, in the order of their begins and
     /// ends.
     calls: HashMap<i32, Vec<usize>>,
@@ -63,6 +68,8 @@ impl TraceFacts<'_> {
             timelines,
             names,
             limits: StageLimits::default(),
+            sampled: HashSet::new(),
+            copying: copying(events),
             calls: by_thread(spans, is_call),
             pool_calls: by_thread(spans, has_pool),
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
@@ -157,7 +164,7 @@ impl TraceFacts<'_> {
             Part::Thread { thread, pool } => {
                 let place = SpanPlace::Thread(ledger.thread(thread));
                 ledger.span(row, place, from_ns, to_ns);
-                self.add_thread(row, thread, pool, from_ns, to_ns, &mut ledger.blocked);
+                self.add_thread(row, thread, pool, from_ns, to_ns, ledger);
             }
             Part::Way { from, to } if from == to => {
                 // While the thread has calls for others, the frame waits for it.
@@ -199,7 +206,7 @@ impl TraceFacts<'_> {
             match stretch.doing {
                 // The second thread had to make room.
                 _ if stretch.is_ended_by(to) => row.queue_ns += stretch.to_ns - stretch.from_ns,
-                _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked),
+                _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, ledger),
             }
         }
         // While the second thread has calls for others, the frame waits in a queue. It leaves a full one at the latest when
@@ -215,7 +222,7 @@ impl TraceFacts<'_> {
         for stretch in self.stretches(to, busy_ns, to_ns) {
             // The first thread may be late with the frame all the same. Other threads end other waits.
             let thread = if stretch.may_be_ended_by(from) { from } else { to };
-            self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, &mut ledger.blocked);
+            self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, ledger);
         }
     }
 
@@ -231,6 +238,13 @@ impl TraceFacts<'_> {
         self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next().is_some()
     }
 
+    /// Returns the number of the thread's samples in functions that copy.
+    fn copies(&self, thread: i32, from_ns: u64, to_ns: u64) -> u64 {
+        let samples = self.copying.get(&thread).map_or(&[][..], Vec::as_slice);
+        let before = |until_ns: u64| samples.partition_point(|at_ns| *at_ns < until_ns);
+        before(to_ns).saturating_sub(before(from_ns)) as u64
+    }
+
     fn stretches(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
         self.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
     }
@@ -242,7 +256,7 @@ impl TraceFacts<'_> {
         pool: bool,
         from_ns: u64,
         to_ns: u64,
-        blocked: &mut BTreeMap<(u16, &'static str), f64>,
+        ledger: &mut StreamLedger,
     ) {
         for stretch in self.stretches(thread, from_ns, to_ns) {
             let ns = stretch.to_ns - stretch.from_ns;
@@ -253,7 +267,10 @@ impl TraceFacts<'_> {
                 Doing::Running | Doing::Woken => {}
             }
             match stretch.doing {
-                Doing::Running => row.compute_ns += ns,
+                Doing::Running => {
+                    row.compute_ns += ns;
+                    row.copy_ns += SAMPLE_NS * self.copies(thread, stretch.from_ns, stretch.to_ns);
+                }
                 Doing::Preempted => row.preempted_ns += ns,
                 Doing::Woken => row.wakeup_ns += ns,
                 Doing::Waiting(WaitReason::Timer) => row.paced_ns += ns,
@@ -261,7 +278,7 @@ impl TraceFacts<'_> {
                 Doing::Waiting(WaitReason::Lock | WaitReason::Unknown) if pool => row.pool_ns += ns,
                 Doing::Waiting(reason) => {
                     row.blocked_ns += ns;
-                    *blocked.entry((row.hop, reason.name())).or_default() += ns as f64;
+                    *ledger.blocked.entry((row.hop, reason.name())).or_default() += ns as f64;
                 }
             }
         }
@@ -283,6 +300,15 @@ fn pools(spans: &[CallSpan], events: &[ThreadEvent]) -> HashMap<(i32, u64), Hash
         }
     }
     pools
+}
+
+/// Returns the times of each thread's samples.
+fn copying(events: &[ThreadEvent]) -> HashMap<i32, Vec<u64>> {
+    let mut times: HashMap<i32, Vec<u64>> = HashMap::new();
+    for event in events.iter().filter(|event| matches!(event.kind, ThreadEventKind::Sampled { .. })) {
+        times.entry(event.thread).or_default().push(event.at_ns);
+    }
+    times
 }
 
 /// Returns the indices of each thread's spans for which `is_wanted` holds, in the order of their begins, without those

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -217,18 +217,29 @@ impl CallLog {
     }
 
     /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
-    pub(crate) fn finish(mut self, events: &[ThreadEvent], end_ns: u64) -> CallFindings {
+    /// `sampled` are the processes of which the events have all samples in copying functions.
+    pub(crate) fn finish(
+        mut self,
+        events: &[ThreadEvent],
+        sampled: &HashSet<i32>,
+        end_ns: u64,
+    ) -> CallFindings {
         if let Source::Library(preload) = &mut self.source {
             preload.end();
         }
         self.read();
-        let findings = self.findings(events, end_ns);
+        let findings = self.findings(events, sampled, end_ns);
         CallFindings { calls: self.calls, ..findings }
     }
 
     /// Returns what the calls so far show, without the calls themselves. The recording goes on; what has not ended at
-    /// `end_ns` is left out. `events` are the threads' events in the order of their times.
-    pub(crate) fn findings(&mut self, events: &[ThreadEvent], end_ns: u64) -> CallFindings {
+    /// `end_ns` is left out. `events` and `sampled` as for [`CallLog::finish`].
+    pub(crate) fn findings(
+        &mut self,
+        events: &[ThreadEvent],
+        sampled: &HashSet<i32>,
+        end_ns: u64,
+    ) -> CallFindings {
         let (level, lost) = match &self.source {
             Source::Probes(probes) => (TraceLevel::Bpf, probes.lost()),
             Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
@@ -241,6 +252,7 @@ impl CallLog {
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
+        facts.sampled.clone_from(sampled);
         let (streams, ambiguous) = if is_marked {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
         } else {

@@ -8,9 +8,10 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use framepath_model::ledger::{Row, Span, SpanPlace};
+use framepath_model::ledger::{Row, Span, SpanPlace, flag};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
+use crate::copy_functions::SAMPLE_NS;
 use crate::identify::{Identified, TracedFrame};
 use crate::stage_limits::cut;
 use crate::stream_ways::ways;
@@ -37,6 +38,8 @@ pub struct StreamLedger {
     pub others: u64,
     /// Mean time for which a frame was blocked in each stage, by what it waited for, nanoseconds.
     pub blocked: BTreeMap<(u16, &'static str), f64>,
+    /// Number of samples in which a frame's thread copied memory.
+    pub copy_samples: u64,
 }
 
 impl StreamLedger {
@@ -65,6 +68,32 @@ impl StreamLedger {
         }) as u16
     }
 
+    /// Takes the copies, which the rows have by their samples, out of the time on a CPU. A frame that was on a CPU for too
+    /// short a time for samples of its own gets the share that such frames have in this stage together.
+    fn divide_copies(&mut self) {
+        let is_long = |row: &Row| row.compute_ns >= LONG_NS;
+        // Sampled time and time on a CPU of the short rows.
+        let mut short: BTreeMap<u16, [u64; 2]> = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| !is_long(row)) {
+            let [copy_ns, running_ns] = short.entry(row.hop).or_default();
+            *copy_ns += row.copy_ns;
+            *running_ns += row.compute_ns;
+        }
+        self.copy_samples = self.rows.iter().map(|row| row.copy_ns / SAMPLE_NS).sum();
+        for row in &mut self.rows {
+            let copy_ns = match is_long(row) {
+                true => row.copy_ns,
+                false => {
+                    let [copy_ns, running_ns] = short[&row.hop];
+                    (row.compute_ns as f64 * copy_ns as f64 / running_ns.max(1) as f64) as u64
+                }
+            };
+            row.copy_ns = copy_ns.min(row.compute_ns);
+            row.compute_ns -= row.copy_ns;
+            row.flags |= flag::SAMPLED;
+        }
+    }
+
     /// Adds a part of the time of `row`.
     pub(crate) fn span(&mut self, row: &Row, place: SpanPlace, start_ns: u64, end_ns: u64) {
         if start_ns < end_ns {
@@ -72,6 +101,9 @@ impl StreamLedger {
         }
     }
 }
+
+/// Time on a CPU from which on a frame's own samples count, nanoseconds.
+const LONG_NS: u64 = 4 * SAMPLE_NS;
 
 /// Stages, in the order of a frame's way.
 const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
@@ -90,10 +122,15 @@ pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamL
     ledgers
 }
 
-/// Turns the sums of blocked time into means per frame.
-pub(crate) fn mean_blocked(ledger: &mut StreamLedger) {
+/// Completes a ledger that has all its frames: turns the sums of blocked time into means per frame, and takes the copies
+/// out of the time on CPUs.
+pub(crate) fn complete(ledger: &mut StreamLedger, facts: &TraceFacts<'_>) {
     for ns in ledger.blocked.values_mut() {
         *ns /= ledger.frames.max(1) as f64;
+    }
+    match facts.sampled.contains(&ledger.process) {
+        true => ledger.divide_copies(),
+        false => ledger.rows.iter_mut().for_each(|row| row.copy_ns = 0),
     }
 }
 
@@ -127,7 +164,7 @@ impl Stream<'_> {
             let (birth_ns, parts) = cut(parts, range.clone(), birth_ns);
             self.facts.add_frame(&mut ledger, number as u64, birth_ns, parts);
         }
-        mean_blocked(&mut ledger);
+        complete(&mut ledger, self.facts);
         ledger
     }
 

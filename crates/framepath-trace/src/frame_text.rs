@@ -83,8 +83,23 @@ impl StreamLedger {
             line(text, &shown(stage), &hop.median)?;
         }
         line(text, "all", &digest.causes)?;
+        self.write_copies(text, used.contains(&Cause::Copy))?;
         self.write_blocked(text)?;
         self.write_slowest(text, &digest)
+    }
+
+    /// Writes how far the times of copies can be off, if the table has them.
+    fn write_copies(&self, text: &mut String, are_shown: bool) -> std::fmt::Result {
+        let samples = self.copy_samples;
+        if !are_shown || samples == 0 {
+            return Ok(());
+        }
+        // Twice the standard deviation of a count.
+        let percent = 200.0 / (samples as f64).sqrt();
+        writeln!(
+            text,
+            "copy is sampled: {samples} of the frames' samples are in memcpy or memmove (± {percent:.0} %)"
+        )
     }
 
     /// Writes what the frames were blocked by, the longest first.

@@ -14,7 +14,8 @@
 //! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
 //! | `live` | [`LiveRecording`]: a running process, of which the last seconds are kept |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
-//! | `probes`, `probe_programs`, `library`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
+//! | `probes`, `probe_programs`, `library`, `elf_file`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
+//! | `copy_functions` | functions in which samples of the threads are copies |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
@@ -45,6 +46,8 @@
 mod attribution;
 mod call_log;
 mod calls;
+mod copy_functions;
+mod elf_file;
 mod error;
 mod frame_ledger;
 mod frame_text;

@@ -68,7 +68,7 @@ impl LiveRecording {
         let threads = log.times.part(events, from_ns, end_ns);
         let frames = calls.as_mut().map(|calls| {
             calls.forget_before(from_ns);
-            calls.findings(events, end_ns)
+            calls.findings(events, &log.copies.known(), end_ns)
         });
         TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames)
     }
@@ -92,7 +92,9 @@ impl EventLog {
                     started.remove(&event.thread);
                     last.remove(&event.thread);
                 }
-                ThreadEventKind::Named { .. } | ThreadEventKind::Lost { .. } => {}
+                ThreadEventKind::Named { .. }
+                | ThreadEventKind::Lost { .. }
+                | ThreadEventKind::Sampled { .. } => {}
             }
         }
         let mut started: Vec<ThreadEvent> = started.into_values().collect();

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::{Call, NO_PTS};
-use crate::frame_ledger::{StreamLedger, mean_blocked};
+use crate::frame_ledger::{StreamLedger, complete};
 use crate::mark::Mark;
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
@@ -117,7 +117,7 @@ fn ledger(process: i32, names: &[&str], frames: &[&[&Mark]], facts: &TraceFacts<
         let (birth_ns, stages) = cut(stages, range.clone(), frame[0].at_ns);
         facts.add_frame(&mut ledger, number as u64, birth_ns, stages);
     }
-    mean_blocked(&mut ledger);
+    complete(&mut ledger, facts);
     ledger
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::Call;
-use crate::frame_ledger::{StreamLedger, mean_blocked};
+use crate::frame_ledger::{StreamLedger, complete};
 use crate::names::Pad;
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
@@ -115,7 +115,7 @@ fn ledger(way: &[&Passage<'_>], facts: &TraceFacts<'_>) -> StreamLedger {
         let (birth_ns, stages) = cut(stages, range.clone(), birth_ns);
         facts.add_frame(&mut ledger, number as u64, birth_ns, stages);
     }
-    mean_blocked(&mut ledger);
+    complete(&mut ledger, facts);
     ledger
 }
 

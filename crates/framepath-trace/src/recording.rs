@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recording of a command, or of a running process.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::process::{Child, Command};
@@ -16,6 +17,7 @@ use framepath_os::time::now_ns;
 use serde::Serialize;
 
 use crate::call_log::CallLog;
+use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
 use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
@@ -64,7 +66,9 @@ pub(crate) struct EventLog {
     pub(crate) times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
-    /// All events so far, if the calls of the libraries are recorded, too.
+    /// Functions in which a sample is wanted.
+    pub(crate) copies: CopyFunctions,
+    /// All events so far, without samples elsewhere, if the calls of the libraries are recorded, too.
     pub(crate) all: Option<Vec<ThreadEvent>>,
 }
 
@@ -129,7 +133,7 @@ impl Recording {
         let what = command.get_program().to_string_lossy().into_owned();
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
-        let events = ProcessEvents::of_threads(&[child.pid()], true);
+        let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()));
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
         if let Some(calls) = &mut calls {
             calls.begin(child.pid().unsigned_abs()).map_err(|error| TraceError::NoProbes { error })?;
@@ -152,7 +156,8 @@ impl Recording {
         let cpu_ns = running::of(pid).map_err(no_process)?.cpu_ns;
         let start_ns = now_ns();
         let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
-        let events = ProcessEvents::of_threads(&numbers, false).map_err(|error| match error {
+        let samples = sample_every(level != Some(TraceLevel::Threads));
+        let events = ProcessEvents::of_threads(&numbers, false, samples).map_err(|error| match error {
             ObserveError::NoThread => TraceError::NoProcess { pid },
             error => cannot_observe(&what, numbers.len(), error),
         })?;
@@ -221,15 +226,16 @@ impl Recording {
             Ok(child) => Usage::of_command(&wait(child)?, before_ns),
             Err(_) => Usage { cpu_ns, ..Usage::default() },
         };
-        let (threads, lost, events) = log.finish(end_ns);
-        let frames = calls.map(|calls| calls.finish(&events, end_ns));
+        let (threads, lost, events, sampled) = log.finish(end_ns);
+        let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames))
     }
 }
 
 impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
-        EventLog { events, times, waiting: Vec::new(), all: keeps_all.then(Vec::new) }
+        let (waiting, copies) = (Vec::new(), CopyFunctions::default());
+        EventLog { events, times, waiting, copies, all: keeps_all.then(Vec::new) }
     }
 
     /// Reads the events, and passes on those that no earlier one can follow.
@@ -247,7 +253,9 @@ impl EventLog {
         for event in self.waiting.drain(..ready) {
             self.times.record(&event);
             if let Some(all) = &mut self.all {
-                all.push(event);
+                if self.copies.is_wanted(&event) {
+                    all.push(event);
+                }
             }
         }
     }
@@ -259,12 +267,18 @@ impl EventLog {
         self.pass_on(u64::MAX);
     }
 
-    /// Reads the last events. Returns the rows, the number of lost events, and the events that were kept.
-    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>) {
+    /// Reads the last events. Returns the rows, the number of lost events, the events that were kept, and the processes of
+    /// which they have the samples in copying functions.
+    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>, HashSet<i32>) {
         self.read_all();
         let (rows, lost) = self.times.finish(end_ns);
-        (rows, lost, self.all.unwrap_or_default())
+        (rows, lost, self.all.unwrap_or_default(), self.copies.known())
     }
+}
+
+/// Returns the time between samples of a thread: only for frames.
+fn sample_every(has_frames: bool) -> Option<Duration> {
+    has_frames.then_some(Duration::from_nanos(SAMPLE_NS))
 }
 
 /// Prepares `command` to load the library that records calls.

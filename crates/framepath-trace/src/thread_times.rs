@@ -144,7 +144,9 @@ impl ThreadTimes {
                 *state = leave(*state, Activity::Ended, at_ns, row);
                 row.has_ended = true;
             }
-            ThreadEventKind::Started { .. } | ThreadEventKind::Lost { .. } => {}
+            ThreadEventKind::Started { .. }
+            | ThreadEventKind::Lost { .. }
+            | ThreadEventKind::Sampled { .. } => {}
         }
     }
 

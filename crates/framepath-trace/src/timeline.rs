@@ -255,7 +255,9 @@ pub(crate) fn timelines(
             }
             ThreadEventKind::Started { thread, .. } => next(*thread, event.at_ns, Some(Doing::Preempted)),
             ThreadEventKind::Ended => next(event.thread, event.at_ns, None),
-            ThreadEventKind::Named { .. } | ThreadEventKind::Lost { .. } => {}
+            ThreadEventKind::Named { .. }
+            | ThreadEventKind::Lost { .. }
+            | ThreadEventKind::Sampled { .. } => {}
         }
     }
     let threads: Vec<i32> = events.iter().map(|event| event.thread).collect();

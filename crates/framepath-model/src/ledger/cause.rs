@@ -97,7 +97,7 @@ impl Cause {
     pub fn traced_by(self) -> &'static str {
         match self {
             Cause::Compute => "measured: the kernel's switch records of the threads, time on a CPU",
-            Cause::Copy => "not measured: copies of other programs are in `compute`",
+            Cause::Copy => "sampled: instructions of `memcpy` and `memmove`, about 1000 samples for each second on a CPU",
             Cause::Queue => {
                 "measured: from one call with the frame to the next one, the next thread busy with others"
             }

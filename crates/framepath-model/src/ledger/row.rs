@@ -21,9 +21,12 @@ pub mod flag {
     /// A frame thread of a decoder in this process worked on the frame, and the row has the
     /// thread's waits from its switch records. Not set for a decoder in a worker.
     pub const FRAME_THREAD: u32 = 32;
-    /// The row is of another program, which was observed from outside: its copies are not known, and its other
-    /// times come from the kernel's records of its threads.
+    /// The row is of another program, which was observed from outside: its copies are not known but for [`SAMPLED`], and its
+    /// other times come from the kernel's records of its threads.
     pub const TRACED: u32 = 64;
+    /// The time of copies in a [`TRACED`] row is estimated from samples of its threads: its own, or for a short time those
+    /// of all short rows of the hop.
+    pub const SAMPLED: u32 = 128;
 }
 
 /// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;
@@ -115,13 +118,13 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (but
-    /// for [`flag::TRACED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
+    /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
+    /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
     /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Held, paced,
     /// device and pool are known only if they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
-        if !self.has(flag::TRACED) {
+        if !self.has(flag::TRACED) || self.has(flag::SAMPLED) {
             causes[Cause::Copy] = Some(self.copy_ns as f64);
         }
         causes[Cause::Queue] = Some(self.queue_ns as f64);

@@ -16,7 +16,8 @@ use sys::bindings as perf;
 const RECORD_BYTES: u64 = 24;
 
 /// Returns the attributes of a dummy software event, which counts nothing. Each of its records ends with process,
-/// thread and time (CLOCK_MONOTONIC, nanoseconds). The event has switch records.
+/// thread and time (CLOCK_MONOTONIC, nanoseconds), samples too if they have no more fields behind these. The event has
+/// switch records.
 pub(super) fn attributes() -> perf::perf_event_attr {
     let mut attr = perf::perf_event_attr {
         type_: perf::PERF_TYPE_SOFTWARE,

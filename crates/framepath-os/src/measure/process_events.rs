@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of the threads of another process: when each ran, why it stopped, and its name.
 //!
-//! The events are perf's records of a dummy software event, which every thread and process that the observed
+//! The events are perf's records of a software event, which every thread and process that the observed
 //! process starts inherits. They need no PMU and, with the usual `perf_event_paranoid` of 2 or less, no
 //! privilege for a process of the same user.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use perf_event_open_sys as sys;
 use rustix::param::page_size;
@@ -67,6 +68,11 @@ pub enum ThreadEventKind {
     },
     /// The thread has ended.
     Ended,
+    /// The thread ran this instruction of the program, not of the kernel, when its time between samples was over.
+    Sampled {
+        /// Address of the instruction.
+        address: u64,
+    },
     /// Events of any threads are missing, because the observer read too slowly.
     Lost {
         /// Number of the missing events; 0 if not known.
@@ -104,12 +110,22 @@ impl From<io::Error> for ObserveError {
 
 impl ProcessEvents {
     /// Observes `threads`, which are all threads of a process, and what they start later. With `at_exec`, the
-    /// observation begins when the process executes a program.
+    /// observation begins when the process executes a program. With `sample_every`, each thread has a sample whenever it
+    /// has been on a CPU for this time.
     ///
     /// # Errors
     /// [`ObserveError`]; [`ObserveError::NoThread`] only if all threads have ended.
-    pub fn of_threads(threads: &[i32], at_exec: bool) -> Result<ProcessEvents, ObserveError> {
+    pub fn of_threads(
+        threads: &[i32],
+        at_exec: bool,
+        sample_every: Option<Duration>,
+    ) -> Result<ProcessEvents, ObserveError> {
         let mut attr = attributes();
+        if let Some(time) = sample_every {
+            attr.config = perf::PERF_COUNT_SW_CPU_CLOCK.into();
+            attr.__bindgen_anon_1.sample_period = time.as_nanos() as u64;
+            attr.sample_type |= u64::from(perf::PERF_SAMPLE_IP);
+        }
         attr.set_inherit(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
@@ -193,6 +209,7 @@ fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
             let (process, thread) = ((processes >> 32) as i32, (threads >> 32) as i32);
             Some(ThreadEvent { process, thread, at_ns, kind: started })
         }
+        perf::PERF_RECORD_SAMPLE => event(ThreadEventKind::Sampled { address: record.body().next()? }),
         perf::PERF_RECORD_LOST => {
             let count = record.body().nth(1).unwrap_or(0);
             Some(ThreadEvent { process: 0, thread: 0, at_ns, kind: ThreadEventKind::Lost { count } })

@@ -69,16 +69,16 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
         row.leave_ns,
         row.wall_ns(),
     )?;
-    let has_copies = !row.has(flag::TRACED);
-    cell(to, has_copies.then_some(row.copied_bytes))?;
-    cell(to, has_copies.then_some(row.copy_ns))?;
+    let is_own = !row.has(flag::TRACED);
+    cell(to, is_own.then_some(row.copied_bytes))?;
+    cell(to, (is_own || row.has(flag::SAMPLED)).then_some(row.copy_ns))?;
     write!(to, "{},{},{},", row.queue_ns, row.wakeup_ns, row.blocked_ns)?;
     cell(to, counted.then_some(row.compute_ns))?;
     cell(to, counted.then_some(row.preempted_ns))?;
     cell(to, unexplained)?;
     cell(to, counted.then_some(row.voluntary_switches))?;
     cell(to, counted.then_some(row.involuntary_switches))?;
-    cell(to, (counted && has_copies).then_some(row.minor_faults))?;
+    cell(to, (counted && is_own).then_some(row.minor_faults))?;
     for events in [row.cycles, row.instructions, row.cache_misses] {
         cell(to, (counted && has_pmu).then_some(events))?;
     }

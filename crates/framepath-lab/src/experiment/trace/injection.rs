@@ -63,7 +63,7 @@ pub(super) const INJECTIONS: &[ForeignInjection] = &[
     injection("filter-compute", ONE, "inject=spin:filter:5000:10", "filter", Cause::Compute),
     injection("filter-lock", ONE, "inject=futex:filter:5000:10", "filter", Cause::Blocked),
     injection("encode-compute", ONE, "inject=spin:encode:5000:10", "encode", Cause::Compute),
-    injection("encode-copy", ONE, "inject=copy:encode:5000:10", "encode", Cause::Compute),
+    injection("encode-copy", ONE, "inject=copy:encode:5000:10", "encode", Cause::Copy),
     injection("encode-paced", ONE, "inject=sleep:encode:5000:10", "encode", Cause::Paced),
     injection("encode-lock", ONE, "inject=futex:encode:5000:10", "encode", Cause::Blocked),
     injection("encode-mutex", ONE, "inject=mutex:encode:5000:10", "encode", Cause::Blocked),
@@ -105,7 +105,7 @@ impl ForeignInjection {
         options
     }
 
-    /// Returns the injected and the attributed time of each frame with an injection, nanoseconds.
+    /// Returns the injected and the attributed time of each frame with an injection, nanoseconds; for copies, only the sums.
     ///
     /// # Errors
     /// [`LabError::Unknown`] if the ledger lacks the stage, or has no row for a frame with an injection.
@@ -116,6 +116,12 @@ impl ForeignInjection {
             let row = rows.get(stage).ok_or_else(|| LabError::Unknown(format!("no row of frame {pts}")))?;
             Ok(row.causes()[self.cause].unwrap_or(0.0))
         };
+        // Samples tell only the sum.
+        if self.cause == Cause::Copy {
+            let injected: u64 = traced.own.injected.iter().map(|cost| cost.ns).sum();
+            let all = traced.own.frames.iter().map(|frame| attributed(frame.pts));
+            return Ok(vec![(injected as f64, all.sum::<Result<f64, LabError>>()?)]);
+        }
         // A frame waits in the queue for other frames' costs.
         if self.cause == Cause::Queue {
             let waited = traced.own.frames.iter().filter(|frame| frame.queued_ns > 0);

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Functions of traced processes that copy memory: `memcpy` and `memmove` of the C library.
+//!
+//! A C library has several of each, and chooses by the processor when it is loaded; the chosen ones have no names in the
+//! file. So their addresses are read from where a library of the process keeps them for its calls, and their lengths from
+//! the table by which functions are unwound. Source of its format: Linux Standard Base Core, "The .eh_frame_hdr section".
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+
+use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+
+use crate::elf_file::ElfFile;
+use crate::library::{Mapping, mappings};
+
+/// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
+/// kernels like to wait for.
+pub(crate) const SAMPLE_NS: u64 = 997_000;
+
+/// Names of the functions.
+const NAMES: [&str; 2] = ["memcpy", "memmove"];
+
+/// Beginnings of the names of libraries that call the functions. Others are looked at after them.
+const CALLERS: [&str; 4] = ["libav", "libsw", "libgst", "libc.so"];
+
+/// Number of samples of a process for which the functions are looked for. A library that resolves calls lazily knows
+/// the address only behind the first call.
+const TRIES: u32 = 200;
+
+/// Length below which a function is the short begin of another one, which follows it in the file, bytes.
+const BEGIN_BYTES: u64 = 512;
+
+/// Functions that copy memory, of all processes of a recording.
+#[derive(Debug, Default)]
+pub(crate) struct CopyFunctions {
+    processes: HashMap<i32, KnownFunctions>,
+}
+
+/// Functions of one process.
+#[derive(Debug, Default)]
+struct KnownFunctions {
+    /// Addresses of their instructions.
+    ranges: Vec<Range<u64>>,
+    tries: u32,
+}
+
+impl CopyFunctions {
+    /// Returns false for a sample outside of the functions. Must get all events, in the order of their times, soon after
+    /// them: a process that has ended has no memory to look at.
+    pub(crate) fn is_wanted(&mut self, event: &ThreadEvent) -> bool {
+        match event.kind {
+            ThreadEventKind::Sampled { address } => self.contains(event.process, address),
+            ThreadEventKind::Named { is_exec: true, .. } => {
+                self.processes.remove(&event.process);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// Returns the processes whose functions are known.
+    pub(crate) fn known(&self) -> HashSet<i32> {
+        let known = self.processes.iter().filter(|(_, known)| !known.ranges.is_empty());
+        known.map(|(process, _)| *process).collect()
+    }
+
+    fn contains(&mut self, process: i32, address: u64) -> bool {
+        let known = self.processes.entry(process).or_default();
+        if known.ranges.is_empty() && known.tries < TRIES {
+            known.tries += 1;
+            // Fails if the process has ended or its memory is another user's.
+            known.ranges = find(process.unsigned_abs()).unwrap_or_default();
+        }
+        known.ranges.iter().any(|range| range.contains(&address))
+    }
+}
+
+/// Finds the functions of a process. Empty if no library knows them yet.
+fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
+    let mappings = mappings(process)?;
+    let memory = File::open(format!("/proc/{process}/mem"))?;
+    let mut files: Vec<&Mapping> = Vec::new();
+    for mapping in mappings.iter().filter(|mapping| mapping.is_code) {
+        if files.iter().all(|file| file.file.identity != mapping.file.identity) {
+            files.push(mapping);
+        }
+    }
+    let rank = |mapping: &Mapping| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
+    files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
+    for caller in files {
+        let Ok(bytes) = fs::read(&caller.file.path) else { continue };
+        let Ok(elf) = ElfFile::parse(&bytes) else { continue };
+        let Some(base) = base(&elf, caller) else { continue };
+        let mut ranges = Vec::new();
+        for slot in elf.slots(&NAMES) {
+            let mut word = [0; 8];
+            let at = base.wrapping_add(slot);
+            let is_read = memory.read_exact_at(&mut word, at).is_ok();
+            let function = u64::from_ne_bytes(word);
+            let inside = mappings.iter().find(|mapping| mapping.is_code && mapping.range.contains(&function));
+            // An address in the caller itself leads to the loader, which has not looked for the function yet.
+            if let Some(target) = inside.filter(|target| is_read && target.file.identity != caller.file.identity) {
+                ranges.extend(extent(target, function));
+            }
+        }
+        if !ranges.is_empty() {
+            return Ok(ranges);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Returns what must be added to an address in the file for the address in the process.
+fn base(elf: &ElfFile<'_>, mapping: &Mapping) -> Option<u64> {
+    Some(mapping.range.start.wrapping_sub(elf.code_address(mapping.offset)?))
+}
+
+/// Returns the addresses of the function's instructions.
+fn extent(mapping: &Mapping, function: u64) -> Option<Range<u64>> {
+    let bytes = fs::read(&mapping.file.path).ok()?;
+    let elf = ElfFile::parse(&bytes).ok()?;
+    let base = base(&elf, mapping)?;
+    let first = elf.function_at(function.wrapping_sub(base))?;
+    let mut end = first.end;
+    if first.end - first.start < BEGIN_BYTES {
+        // Functions begin at multiples of 64 bytes.
+        end = elf.function_at(first.end.next_multiple_of(64)).map_or(end, |next| next.end);
+    }
+    Some(base.wrapping_add(first.start)..base.wrapping_add(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The functions of this process are those that the loader finds, and copying runs inside them.
+    #[test]
+    fn the_functions_of_a_process_are_found() {
+        let ranges = find(std::process::id()).unwrap();
+        // The loader has put the address of the chosen function into this program.
+        for (name, address) in [("memcpy", libc::memcpy as usize as u64), ("memmove", libc::memmove as usize as u64)] {
+            let range = ranges.iter().find(|range| range.contains(&address));
+            let range = range.unwrap_or_else(|| panic!("{name} at {address:x} is not in {ranges:x?}"));
+            assert!((64..65_536).contains(&(range.end - range.start)), "{range:x?}");
+        }
+        let mut functions = CopyFunctions::default();
+        let process = std::process::id() as i32;
+        let sample = |address| ThreadEvent {
+            process,
+            thread: 1,
+            at_ns: 1,
+            kind: ThreadEventKind::Sampled { address },
+        };
+        assert!(functions.is_wanted(&sample(ranges[0].start)));
+        assert!(!functions.is_wanted(&sample(find as fn(u32) -> _ as usize as u64)));
+        assert_eq!(functions.known(), HashSet::from([process]));
+        let kind = ThreadEventKind::Named { name: String::new(), is_exec: true };
+        assert!(functions.is_wanted(&ThreadEvent { process, thread: 1, at_ns: 2, kind }));
+        assert!(functions.known().is_empty());
+    }
+}
