@@ -50,6 +50,7 @@ impl KeptLedger {
             Cause::Device,
             Cause::Network,
             Cause::Preempted,
+            Cause::Stolen,
             Cause::Compute,
             Cause::Copy,
             Cause::Unexplained,

@@ -18,6 +18,7 @@ use framepath_testkit::harness::{Missing, Tested};
 
 framepath_testkit::tests! {
     compute_is_in_the_stage_that_computes,
+    copies_are_in_the_stage_that_copies,
     waits_are_in_the_stage_that_waits,
     waits_in_a_decoders_thread_are_the_frames,
     waits_of_a_consumer_are_not_its_producers_work,
@@ -120,6 +121,25 @@ fn compute_is_in_the_stage_that_computes() -> Tested {
     }
     let options = format!("threads=3 {ALL_STAGES} inject=spin:buffer-early:3000:10");
     one_of_three(&options, &clip, |traced| has_costs(traced, "decode", Cause::Compute))
+}
+
+fn copies_are_in_the_stage_that_copies() -> Tested {
+    let clip = clip("copies.mp4", &H264)?;
+    let options = format!("{ALL_STAGES} inject=copy:encode:10000:10");
+    one_of_three(&options, &clip, |traced| {
+        let copied = |stage: &str| {
+            let hop = traced.stage(stage).unwrap();
+            let rows = traced.own.frames.iter().map(|frame| traced.rows(frame.pts)[hop].causes());
+            rows.map(|causes| causes[Cause::Copy].expect("copies are sampled")).sum::<f64>()
+        };
+        let injected: u64 = traced.own.injected.iter().map(|cost| cost.ns).sum();
+        let [encode, others] = [copied("encode"), copied("demux") + copied("decode") + copied("mux")];
+        // Samples are taken by chance: 60 of the injection's.
+        match encode >= 0.6 * injected as f64 && others <= 0.2 * injected as f64 {
+            true => Ok(()),
+            false => Err(format!("{encode} and {others} of {injected}")),
+        }
+    })
 }
 
 fn waits_are_in_the_stage_that_waits() -> Tested {

@@ -268,7 +268,8 @@ impl TraceFacts<'_> {
             }
             match stretch.doing {
                 Doing::Running => {
-                    row.compute_ns += ns;
+                    row.compute_ns += ns - stretch.stolen_ns;
+                    row.stolen_ns += stretch.stolen_ns;
                     row.copy_ns += SAMPLE_NS * self.copies(thread, stretch.from_ns, stretch.to_ns);
                 }
                 Doing::Preempted => row.preempted_ns += ns,
@@ -336,7 +337,7 @@ mod tests {
     const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
 
     fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by };
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
         Timeline::of(stretches.iter().copied().map(stretch).collect())
     }
 

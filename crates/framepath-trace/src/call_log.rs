@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
-use framepath_os::measure::process_events::ThreadEvent;
+use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
@@ -17,7 +17,7 @@ use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
-use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SystemCall};
+use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SwitchOut};
 use crate::recording::TraceLevel;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
@@ -33,11 +33,13 @@ pub(crate) struct CallLog {
     names: ObjectNames,
     calls: Vec<CallEvent>,
     marks: Vec<Mark>,
-    waits: Vec<SystemCall>,
+    switches: Vec<SwitchOut>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
     /// Processes that traced ones have started, with the time of the start, CLOCK_MONOTONIC nanoseconds.
     forked: Vec<(u32, u64)>,
+    /// Thread that existed before the recording, and its CPU clock then, nanoseconds.
+    pub(crate) first_clock: Option<(i32, u64)>,
     /// Stages that are shown.
     pub(crate) limits: StageLimits,
 }
@@ -62,6 +64,8 @@ pub(crate) struct CallFindings {
     pub(crate) ambiguous: u64,
     /// Names of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
+    /// CPU clocks of threads during the recording, nanoseconds.
+    pub(crate) clocks: HashMap<i32, u64>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
 }
@@ -103,16 +107,17 @@ impl CallLog {
 
     fn of(source: Source) -> CallLog {
         let count = ProbeCount::default();
-        let (calls, waits, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
+        let (calls, switches, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
         CallLog {
             source,
             names: ObjectNames::default(),
             calls,
             marks: Vec::new(),
-            waits,
+            switches,
             wake_ups,
             count,
             forked: Vec::new(),
+            first_clock: None,
             limits: StageLimits::default(),
         }
     }
@@ -143,7 +148,7 @@ impl CallLog {
                 ProbeEvent::Named { .. }
                 | ProbeEvent::Filter { .. }
                 | ProbeEvent::Marked(_)
-                | ProbeEvent::Waits(_)
+                | ProbeEvent::Switched(_)
                 | ProbeEvent::Woken { .. } => {}
             }
         }
@@ -165,7 +170,7 @@ impl CallLog {
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
         self.attach_forked();
-        let CallLog { source, names, calls, marks, waits, wake_ups, .. } = self;
+        let CallLog { source, names, calls, marks, switches, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
@@ -194,7 +199,7 @@ impl CallLog {
                 names.set_filter(process, filter, &name, graph, place);
             }
             ProbeEvent::Marked(mark) => marks.push(mark),
-            ProbeEvent::Waits(call) => waits.push(call),
+            ProbeEvent::Switched(switch) => switches.push(switch),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
         });
@@ -229,7 +234,27 @@ impl CallLog {
         }
         self.read();
         let findings = self.findings(events, sampled, end_ns);
-        CallFindings { calls: self.calls, ..findings }
+        let clocks = self.clocks(events);
+        CallFindings { calls: self.calls, clocks, ..findings }
+    }
+
+    /// Returns the CPU clocks of the threads whose clocks at the begin of the recording are known.
+    fn clocks(&self, events: &[ThreadEvent]) -> HashMap<i32, u64> {
+        let started = events.iter().filter_map(|event| match event.kind {
+            ThreadEventKind::Started { thread, .. } => Some((thread, 0)),
+            _ => None,
+        });
+        let mut first: HashMap<i32, Option<u64>> = HashMap::new();
+        for (thread, clock_ns) in self.first_clock.into_iter().chain(started) {
+            // Two threads with one number cannot be told apart.
+            first.entry(thread).and_modify(|clock| *clock = None).or_insert(Some(clock_ns));
+        }
+        let last: HashMap<i32, u64> =
+            self.switches.iter().map(|switch| (switch.thread, switch.clock_ns)).collect();
+        let known = first
+            .into_iter()
+            .filter_map(|(thread, clock_ns)| Some((thread, last.get(&thread)?.checked_sub(clock_ns?)?)));
+        known.collect()
     }
 
     /// Returns what the calls so far show, without the calls themselves. The recording goes on; what has not ended at
@@ -248,7 +273,7 @@ impl CallLog {
         // A program that names its frames itself is shown by its own stages.
         let is_marked = !self.marks.is_empty();
         let spans = if is_marked { mark_spans(&self.marks) } else { spans(&self.calls) };
-        let timelines = timelines(events, &self.waits, &self.wake_ups, end_ns);
+        let timelines = timelines(events, &self.switches, &self.wake_ups, end_ns);
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
@@ -272,6 +297,7 @@ impl CallLog {
             codecs: facts.codecs(),
             streams,
             ambiguous,
+            clocks: HashMap::new(),
             lost,
             probes: self.count,
             calls: Vec::new(),
@@ -281,7 +307,7 @@ impl CallLog {
     /// Brings the events into the order of their times: each CPU takes a time before it takes a place in the ring.
     fn sort(&mut self) {
         self.calls.sort_by_key(|event| event.at_ns);
-        self.waits.sort_by_key(|call| call.at_ns);
+        self.switches.sort_by_key(|switch| switch.at_ns);
         self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
         self.marks.sort_by_key(|mark| mark.at_ns);
     }
@@ -292,12 +318,14 @@ impl CallLog {
         self.sort();
         self.calls.retain(|event| event.at_ns >= from_ns || event.call.is_opening());
         self.wake_ups.retain(|wake_up| wake_up.at_ns >= from_ns);
-        let mut last: HashMap<i32, SystemCall> = HashMap::new();
-        let first = self.waits.partition_point(|call| call.at_ns < from_ns);
+        let mut last: HashMap<i32, SwitchOut> = HashMap::new();
+        let first = self.switches.partition_point(|switch| switch.at_ns < from_ns);
         last.extend(
-            self.waits.drain(..first).map(|call| (call.thread, SystemCall { at_ns: from_ns, ..call })),
+            self.switches
+                .drain(..first)
+                .map(|switch| (switch.thread, SwitchOut { at_ns: from_ns, ..switch })),
         );
-        self.waits.splice(..0, last.into_values());
+        self.switches.splice(..0, last.into_values());
         forget_marks(&mut self.marks, from_ns);
     }
 }

@@ -102,7 +102,9 @@ fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
             let function = u64::from_ne_bytes(word);
             let inside = mappings.iter().find(|mapping| mapping.is_code && mapping.range.contains(&function));
             // An address in the caller itself leads to the loader, which has not looked for the function yet.
-            if let Some(target) = inside.filter(|target| is_read && target.file.identity != caller.file.identity) {
+            if let Some(target) =
+                inside.filter(|target| is_read && target.file.identity != caller.file.identity)
+            {
                 ranges.extend(extent(target, function));
             }
         }
@@ -141,7 +143,9 @@ mod tests {
     fn the_functions_of_a_process_are_found() {
         let ranges = find(std::process::id()).unwrap();
         // The loader has put the address of the chosen function into this program.
-        for (name, address) in [("memcpy", libc::memcpy as usize as u64), ("memmove", libc::memmove as usize as u64)] {
+        for (name, address) in
+            [("memcpy", libc::memcpy as usize as u64), ("memmove", libc::memmove as usize as u64)]
+        {
             let range = ranges.iter().find(|range| range.contains(&address));
             let range = range.unwrap_or_else(|| panic!("{name} at {address:x} is not in {ranges:x?}"));
             assert!((64..65_536).contains(&(range.end - range.start)), "{range:x?}");

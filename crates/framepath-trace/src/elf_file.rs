@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use object::Endianness;
 use object::elf::{
-    self, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB, STT_FUNC,
-    STT_GNU_IFUNC,
+    self, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB,
+    STT_FUNC, STT_GNU_IFUNC,
 };
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 
@@ -77,7 +77,8 @@ impl<'a> ElfFile<'a> {
         let endian = self.endian;
         let loaded = self.segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
         let mut behind = loaded.filter_map(|segment| {
-            let at = address.checked_sub(segment.p_vaddr(endian)).filter(|at| *at < segment.p_filesz(endian))?;
+            let at =
+                address.checked_sub(segment.p_vaddr(endian)).filter(|at| *at < segment.p_filesz(endian))?;
             segment.p_offset(endian).checked_add(at)
         });
         behind.next()
@@ -106,7 +107,9 @@ impl<'a> ElfFile<'a> {
         let Ok(symbols) = self.sections.symbols(endian, self.bytes, SHT_DYNSYM) else { return slots };
         for section in self.sections.iter().filter(|section| section.sh_type(endian) == SHT_RELA) {
             let Ok(Some((relocations, _))) = section.rela(endian, self.bytes) else { continue };
-            for relocation in relocations.iter().filter(|entry| ADDRESSES.contains(&entry.r_type(endian, false))) {
+            for relocation in
+                relocations.iter().filter(|entry| ADDRESSES.contains(&entry.r_type(endian, false)))
+            {
                 let Some(index) = relocation.symbol(endian, false) else { continue };
                 let name = symbols.symbol(index).and_then(|symbol| symbol.name(endian, symbols.strings()));
                 if name.is_ok_and(|name| names.iter().any(|wanted| wanted.as_bytes() == name)) {

@@ -332,3 +332,29 @@ impl Stream<'_> {
         (parts, input.thread)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Long rows have their own samples, short ones a share of those of all short rows of their stage.
+    #[test]
+    fn copies_are_taken_out_of_the_time_on_a_cpu() {
+        let row = |hop, ms: u64, samples| Row {
+            hop,
+            compute_ns: ms * 1_000_000,
+            copy_ns: samples * SAMPLE_NS,
+            ..Row::default()
+        };
+        // 6 ms with 5 samples; short ones with 1 of 10 ms; more samples than time; another stage without a sample.
+        let rows = vec![row(0, 6, 5), row(0, 3, 0), row(0, 2, 1), row(0, 5, 9), row(1, 2, 0)];
+        let mut ledger = StreamLedger { rows, ..StreamLedger::default() };
+        ledger.divide_copies();
+        let copies: Vec<u64> = ledger.rows.iter().map(|row| row.copy_ns).collect();
+        assert_eq!(copies, [5 * SAMPLE_NS, SAMPLE_NS * 3 / 5, SAMPLE_NS * 2 / 5, 5_000_000, 0]);
+        let sums: Vec<u64> = ledger.rows.iter().map(|row| row.copy_ns + row.compute_ns).collect();
+        assert_eq!(sums, [6_000_000, 3_000_000, 2_000_000, 5_000_000, 2_000_000]);
+        assert_eq!(ledger.copy_samples, 15);
+        assert!(ledger.rows.iter().all(|row| row.has(flag::SAMPLED)));
+    }
+}

@@ -62,7 +62,7 @@ impl StreamLedger {
         )?;
         let is_used = |cause: &Cause| {
             *cause == Cause::Unexplained
-                || digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns >= 500.0))
+                || digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns >= 5_000.0))
         };
         let used: Vec<Cause> = CAUSES.into_iter().filter(is_used).collect();
         let width =

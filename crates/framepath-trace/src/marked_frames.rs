@@ -161,7 +161,7 @@ mod tests {
     fn ledgers(marks: &[Mark]) -> Vec<StreamLedger> {
         let found = MarkedFrames::of(marks);
         let spans = mark_spans(marks);
-        let running = ThreadStretch { from_ns: 0, to_ns: 10_000, doing: Doing::Running, by: 0 };
+        let running = ThreadStretch { from_ns: 0, to_ns: 10_000, doing: Doing::Running, by: 0, stolen_ns: 0 };
         let timelines = HashMap::from([1, 2].map(|thread| (thread, Timeline::of(vec![running]))));
         let names = ObjectNames::default();
         found.ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]))

@@ -35,7 +35,7 @@ const STASH: i16 = RECORD - 24;
 const SCRATCH: i16 = RECORD - 32;
 
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
-pub(crate) const TAG_WAITS: i32 = 0x1000;
+pub(crate) const TAG_SWITCHED: i32 = 0x1000;
 pub(crate) const TAG_WOKEN: i32 = 0x1001;
 pub(crate) const TAG_FORKED: i32 = 0x1002;
 pub(crate) const TAG_EXECUTED: i32 = 0x1003;
@@ -197,15 +197,19 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at a switch of threads: why the thread waits that leaves its CPU.
-    pub(crate) fn switch(&self) -> Assembler {
+    /// Program at a switch of threads: the CPU clock of the thread that leaves its CPU, which is in its `task_struct` at
+    /// `clock`, and why it waits if it does.
+    pub(crate) fn switch(&self, clock: u32) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
         // Arguments: preempt, prev, next, and since Linux 5.18 the state of prev; 0 is runnable.
-        program.load(R8, R1, 24).jump_if(R8, Condition::Equal, 0, &end);
-        begin(&mut program, TAG_WAITS);
+        program.load(R9, R1, 24);
+        begin(&mut program, TAG_SWITCHED);
         self.unless_traced(&mut program, &end);
-        program.call(Helper::CurrentTask).copy(R1, R0).call(Helper::TaskRegisters).copy(R8, R0);
+        program.store(R10, FIELDS[2], R9).call(Helper::CurrentTask).copy(R9, R0);
+        address(&mut program, R1, FIELDS[1]);
+        program.set(R2, 8).copy(R3, R9).add(R3, clock as i32).call(Helper::ReadKernel);
+        program.copy(R1, R9).call(Helper::TaskRegisters).copy(R8, R0);
         program.load(R1, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R1);
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);

@@ -20,7 +20,7 @@ use crate::library::{self, MappedFile};
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
     LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_MARKED,
-    TAG_MARKED_END, TAG_WAITS, TAG_WOKEN,
+    TAG_MARKED_END, TAG_SWITCHED, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
@@ -62,8 +62,8 @@ pub(crate) enum ProbeEvent {
     Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
     /// A frame that the program names itself reaches a stage, or leaves its last one.
     Marked(Mark),
-    /// A thread begins to wait in a system call.
-    Waits(SystemCall),
+    /// A thread leaves its CPU.
+    Switched(SwitchOut),
     /// A waiting thread was woken up.
     Woken {
         /// The thread.
@@ -80,13 +80,16 @@ pub(crate) enum ProbeEvent {
     Loaded(u32),
 }
 
-/// System call in which a thread began to wait.
+/// Switch of a CPU away from a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct SystemCall {
+pub(crate) struct SwitchOut {
     pub(crate) at_ns: u64,
     pub(crate) thread: i32,
-    /// Number of the call; negative if the thread was in none, as for a page fault.
-    pub(crate) number: i64,
+    /// Number of the system call in which the thread began to wait, negative if it was in none, as for a page fault;
+    /// `None` if it could run on.
+    pub(crate) wait: Option<i64>,
+    /// CPU clock of the thread, nanoseconds.
+    pub(crate) clock_ns: u64,
 }
 
 /// Probes of all traced processes. They end when the value is dropped.
@@ -171,11 +174,16 @@ impl Probes {
         let loader = function(maps.loader())?;
         let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
         let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
-        let ids = Btf::of_kernel().map_err(no_types)?.offsets("task_struct", ["pid", "tgid"]);
-        let ids = ids.ok_or_else(|| io::Error::other("the kernel's type information has no task_struct"))?;
+        let types = Btf::of_kernel().map_err(no_types)?;
+        let offsets = types.offsets("task_struct", ["pid", "tgid", "se"]);
+        let clock = types.offsets("sched_entity", ["sum_exec_runtime"]);
+        let (Some([pid, tgid, entity]), Some([clock])) = (offsets, clock) else {
+            return Err(io::Error::other("the kernel's type information has no task_struct"));
+        };
+        let ids = [pid, tgid];
         let mut tracepoints = Vec::new();
         for (name, program) in [
-            ("sched_switch", maps.switch()),
+            ("sched_switch", maps.switch(entity + clock)),
             ("sched_waking", maps.waking(ids)),
             ("sched_process_fork", maps.fork(ids)),
             ("sched_process_exec", maps.exec()),
@@ -391,7 +399,11 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_WAITS => ProbeEvent::Waits(SystemCall { at_ns, thread, number: object as i64 }),
+        TAG_SWITCHED => {
+            // The third field is the state of the thread.
+            let wait = (pts != 0).then_some(object as i64);
+            ProbeEvent::Switched(SwitchOut { at_ns, thread, wait, clock_ns: data })
+        }
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
         TAG_FORKED => ProbeEvent::Forked(object as u32),
         TAG_EXECUTED => ProbeEvent::Executed(process as u32),

@@ -205,6 +205,9 @@ impl Recording {
             Target::Command(held) => {
                 // The child has run a little before it executes the program.
                 let cpu_ns = running::of(held.pid().unsigned_abs()).map_or(0, |used| used.cpu_ns);
+                if let Some(calls) = &mut calls {
+                    calls.first_clock = Some((held.pid(), cpu_ns));
+                }
                 start_ns = now_ns();
                 let start = |error| TraceError::Start { program: what.clone(), error };
                 (Ok(held.release().map_err(start)?), cpu_ns)

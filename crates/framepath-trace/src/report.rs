@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of a recording, as text and for JSON.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -86,7 +87,9 @@ impl TraceReport {
         let probes = [frames.probes.all, frames.probes.emulated];
         for row in &mut threads {
             row.codec = frames.codecs.get(&row.thread).cloned();
+            row.clock_ns = frames.clocks.get(&row.thread).copied();
         }
+        threads.sort_by_key(|row| (Reverse(row.cpu_ns()), row.thread));
         let CallFindings { ambiguous, streams, calls, is_limited, .. } = frames;
         TraceReport {
             program,
@@ -134,7 +137,7 @@ impl TraceReport {
 
     /// Returns the time on CPUs of all threads, nanoseconds.
     pub fn running_ns(&self) -> u64 {
-        self.threads.iter().map(|row| row.running_ns).sum()
+        self.threads.iter().map(ThreadRow::cpu_ns).sum()
     }
 
     /// Returns the report as a table for people, with a line break at the end.
@@ -206,7 +209,7 @@ impl TraceReport {
             "thread", "id", "on a CPU", "", "runs", "preempted", "waits", "waiting"
         );
         for row in self.threads.iter().take(listed) {
-            let share = 100.0 * row.running_ns as f64 / running.max(1) as f64;
+            let share = 100.0 * row.cpu_ns() as f64 / running.max(1) as f64;
             let name = if row.name.is_empty() { "?" } else { &row.name };
             let name = row.codec.as_ref().map_or(name.to_owned(), |codec| format!("{name}: {codec}"));
             let name = shown(&name);
@@ -214,7 +217,7 @@ impl TraceReport {
                 text,
                 "{name:<20} {:>8} {:>10} {share:>4.1} % {:>8} {:>10} {:>8} {:>10}",
                 row.thread,
-                time(row.running_ns),
+                time(row.cpu_ns()),
                 row.runs,
                 time(row.preempted_ns + row.start_ns),
                 row.waits,
@@ -222,7 +225,7 @@ impl TraceReport {
             );
         }
         if let Some(rest) = self.threads.get(listed..).filter(|rest| !rest.is_empty()) {
-            let sum = rest.iter().map(|row| row.running_ns).sum();
+            let sum = rest.iter().map(ThreadRow::cpu_ns).sum();
             let _ = writeln!(text, "({} more threads: {} on CPUs)", rest.len(), time(sum));
         }
     }

@@ -21,6 +21,9 @@ pub struct ThreadRow {
     pub codec: Option<String>,
     /// Time on a CPU. It includes interrupts, and in a virtual machine the time that the host took away.
     pub running_ns: u64,
+    /// The same by the thread's CPU clock, as far as that is known, without interrupts and without what the host took away. It
+    /// also has the end of the thread, of which there are no switch records.
+    pub clock_ns: Option<u64>,
     /// Number of times that the thread began to run.
     pub runs: u64,
     /// Time in which the thread was runnable but another one had its CPU.
@@ -38,6 +41,13 @@ pub struct ThreadRow {
     pub gaps: u64,
     /// True if the thread ended during the recording.
     pub has_ended: bool,
+}
+
+impl ThreadRow {
+    /// Returns the time on a CPU by the best observer, nanoseconds.
+    pub fn cpu_ns(&self) -> u64 {
+        self.clock_ns.unwrap_or(self.running_ns)
+    }
 }
 
 /// Activity of a thread since a time, CLOCK_MONOTONIC nanoseconds.

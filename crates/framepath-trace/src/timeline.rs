@@ -3,11 +3,11 @@
 //!
 //! This module is pure arithmetic.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
-use crate::probes::SystemCall;
+use crate::probes::SwitchOut;
 
 /// Why a thread waited: the system call in which it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -105,6 +105,8 @@ pub(crate) struct ThreadStretch {
     pub(crate) doing: Doing,
     /// Thread that ended the wait; 0 if that is not known, and if the stretch is no wait.
     pub(crate) by: i32,
+    /// Part of the time on a CPU in which interrupts or the host used it; where in the stretch is not known.
+    pub(crate) stolen_ns: u64,
 }
 
 impl ThreadStretch {
@@ -144,11 +146,11 @@ impl Timeline {
     pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
         let first = self.stretches.partition_point(|stretch| stretch.to_ns <= from_ns);
         let inside = self.stretches[first..].iter().take_while(move |stretch| stretch.from_ns < to_ns);
-        inside.map(move |stretch| ThreadStretch {
-            from_ns: stretch.from_ns.max(from_ns),
-            to_ns: stretch.to_ns.min(to_ns),
-            doing: stretch.doing,
-            by: stretch.by,
+        inside.map(move |stretch| {
+            let (from_ns, to_ns) = (stretch.from_ns.max(from_ns), stretch.to_ns.min(to_ns));
+            let share = (to_ns - from_ns) as f64 / (stretch.to_ns - stretch.from_ns) as f64;
+            let stolen_ns = (stretch.stolen_ns as f64 * share) as u64;
+            ThreadStretch { from_ns, to_ns, stolen_ns, ..*stretch }
         })
     }
 
@@ -185,29 +187,78 @@ impl Timeline {
 
     fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing, by: i32) {
         if from_ns < to_ns {
-            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by });
+            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 });
+        }
+    }
+
+    /// Adds a stretch on a CPU, in which the thread ran for `clock_ns` by its CPU clock; `None` if that is not known.
+    fn push_run(&mut self, from_ns: u64, to_ns: u64, clock_ns: Option<u64>) {
+        self.push(from_ns, to_ns, Doing::Running, 0);
+        if let (Some(run), Some(clock_ns)) = (self.stretches.last_mut(), clock_ns) {
+            run.stolen_ns = (to_ns - from_ns).saturating_sub(clock_ns);
         }
     }
 }
 
-/// Makes the timelines of all threads. `events`, `calls` (in which threads began to wait) and `wake_ups` are in the
+/// Switches of CPUs away from each thread, in the order of their times.
+struct Switches<'a> {
+    by_thread: HashMap<i32, Vec<&'a SwitchOut>>,
+    /// Threads that were started during the recording: their clocks began at 0.
+    started: HashSet<i32>,
+}
+
+impl<'a> Switches<'a> {
+    fn new(switches: &'a [SwitchOut], events: &[ThreadEvent]) -> Switches<'a> {
+        let mut by_thread: HashMap<i32, Vec<&SwitchOut>> = HashMap::new();
+        for switch in switches {
+            by_thread.entry(switch.thread).or_default().push(switch);
+        }
+        let started = events.iter().filter_map(|event| match event.kind {
+            ThreadEventKind::Started { thread, .. } => Some(thread),
+            _ => None,
+        });
+        Switches { by_thread, started: started.collect() }
+    }
+
+    /// Returns the switch that perf recorded at `at_ns`, and the one before it.
+    fn at(&self, thread: i32, at_ns: u64) -> Option<(&'a SwitchOut, Option<&'a SwitchOut>)> {
+        let switches = self.by_thread.get(&thread)?;
+        let next = switches.partition_point(|switch| switch.at_ns < at_ns + SAME_SWITCH_NS);
+        let last = next.checked_sub(1)?;
+        let before = last.checked_sub(1).map(|before| switches[before]);
+        (switches[last].at_ns + SAME_SWITCH_NS > at_ns).then_some((switches[last], before))
+    }
+
+    /// Returns why the thread waited from `since_ns` on.
+    fn reason(&self, thread: i32, since_ns: u64) -> WaitReason {
+        let call = self.at(thread, since_ns).and_then(|(switch, _)| switch.wait);
+        call.map_or(WaitReason::Unknown, WaitReason::of)
+    }
+
+    /// Returns by how much the thread's CPU clock went on in the run between the two times; `None` if that is not known.
+    fn clock_ns(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<u64> {
+        let (switch, before) = self.at(thread, to_ns)?;
+        match before.filter(|before| before.clock_ns <= switch.clock_ns) {
+            // Without the record of a switch in between, the difference would be that of two runs.
+            Some(before) if before.at_ns < from_ns + SAME_SWITCH_NS => {
+                Some(switch.clock_ns - before.clock_ns)
+            }
+            Some(_) => None,
+            // Of a thread that had the same number, there may be records with a greater clock.
+            None => self.started.contains(&thread).then_some(switch.clock_ns),
+        }
+    }
+}
+
+/// Makes the timelines of all threads. `events`, `switches` and `wake_ups` are in the
 /// order of their times; the recording ended at `end_ns`.
 pub(crate) fn timelines(
     events: &[ThreadEvent],
-    calls: &[SystemCall],
+    switches: &[SwitchOut],
     wake_ups: &[WakeUp],
     end_ns: u64,
 ) -> HashMap<i32, Timeline> {
-    let mut reasons: HashMap<i32, Vec<&SystemCall>> = HashMap::new();
-    for call in calls {
-        reasons.entry(call.thread).or_default().push(call);
-    }
-    let reason = |thread: i32, since_ns: u64| {
-        let calls = reasons.get(&thread).map_or(&[][..], Vec::as_slice);
-        let next = calls.partition_point(|call| call.at_ns < since_ns + SAME_SWITCH_NS);
-        let last = calls[..next].last().filter(|call| call.at_ns + SAME_SWITCH_NS > since_ns);
-        last.map_or(WaitReason::Unknown, |call| WaitReason::of(call.number))
-    };
+    let switches = Switches::new(switches, events);
     let mut woken: HashMap<i32, Vec<WakeUp>> = HashMap::new();
     for wake_up in wake_ups {
         woken.entry(wake_up.thread).or_default().push(*wake_up);
@@ -234,9 +285,10 @@ pub(crate) fn timelines(
                 let first = wake_ups.partition_point(|wake_up| wake_up.at_ns < since_ns);
                 let wake_up = wake_ups.get(first).filter(|wake_up| wake_up.at_ns <= at_ns);
                 let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
-                line.push(since_ns, woken_ns, Doing::Waiting(reason(thread, since_ns)), by);
+                line.push(since_ns, woken_ns, Doing::Waiting(switches.reason(thread, since_ns)), by);
                 line.push(woken_ns, at_ns, Doing::Woken, 0);
             }
+            Doing::Running => line.push_run(since_ns, at_ns, switches.clock_ns(thread, since_ns, at_ns)),
             was => line.push(since_ns, at_ns, was, 0),
         }
     };
@@ -291,6 +343,30 @@ mod tests {
     const PREEMPTED: ThreadEventKind = ThreadEventKind::SwitchedOut { preempted: true };
 
     #[test]
+    fn a_run_that_is_longer_than_its_clock_was_stolen_in_part() {
+        const MS: u64 = 1_000_000;
+        let started = ThreadEventKind::Started { thread: 1, process: 1 };
+        let events = [
+            event(9, 0, started),
+            event(1, 0, IN),
+            event(1, 10 * MS, PREEMPTED),
+            event(1, 20 * MS, IN),
+            event(1, 30 * MS, WAITS),
+            event(1, 40 * MS, IN),
+            event(1, 50 * MS, WAITS),
+        ];
+        // The record of the second switch is missing; records of the two observers are some microseconds apart.
+        let switch = |at_ns, clock_ns| SwitchOut { at_ns, thread: 1, wait: None, clock_ns };
+        let switches = [switch(10 * MS - 2000, 8 * MS), switch(50 * MS + 1000, 25 * MS)];
+        let lines = timelines(&events, &switches, &[], 60 * MS);
+        let runs = |from_ns, to_ns| lines[&1].between(from_ns, to_ns).filter(|run| run.doing == Running);
+        let stolen: Vec<u64> = runs(0, 60 * MS).map(|run| run.stolen_ns).collect();
+        assert_eq!(stolen, [2 * MS, 0, 0]);
+        // Half of the run has half of it.
+        assert_eq!(runs(5 * MS, 10 * MS).map(|run| run.stolen_ns).collect::<Vec<_>>(), [MS]);
+    }
+
+    #[test]
     fn a_thread_does_one_thing_at_a_time_and_lost_switches_leave_holes() {
         let events = [
             event(1, 10, IN),
@@ -303,8 +379,8 @@ mod tests {
             event(1, 95, ThreadEventKind::Ended),
         ];
         let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex }];
-        let lines = timelines(&events, &calls, &wake_ups, 100);
+        let switches = [SwitchOut { at_ns: 19, thread: 1, wait: Some(libc::SYS_futex), clock_ns: 0 }];
+        let lines = timelines(&events, &switches, &wake_ups, 100);
         let all: Vec<_> =
             lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         let wanted = [
@@ -324,7 +400,13 @@ mod tests {
             .map(|(by, from_ns, to_ns)| lines[&1].last_end(from_ns, to_ns, |wait| wait.is_ended_by(by)));
         assert_eq!(last, [None, Some(45), None, None]);
         // The thread that a timer's interrupt meets has not ended the wait.
-        let timer = ThreadStretch { from_ns: 0, to_ns: 9, doing: Doing::Waiting(WaitReason::Timer), by: 8 };
+        let timer = ThreadStretch {
+            from_ns: 0,
+            to_ns: 9,
+            doing: Doing::Waiting(WaitReason::Timer),
+            by: 8,
+            stolen_ns: 0,
+        };
         assert!(!timer.is_ended_by(8) && ThreadStretch { doing: FUTEX, ..timer }.is_ended_by(8));
         let unknown = ThreadStretch { doing: Doing::Waiting(WaitReason::Unknown), by: 0, ..timer };
         assert!(!unknown.is_ended_by(8) && unknown.may_be_ended_by(8) && !timer.may_be_ended_by(8));

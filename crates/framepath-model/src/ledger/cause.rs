@@ -20,6 +20,9 @@ pub enum Cause {
     Wakeup,
     /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU.
     Preempted,
+    /// Time in which a thread was on a CPU and did not run, because the CPU served interrupts, or the host of a virtual
+    /// machine ran something else on it. Known only for programs that are observed from outside.
+    Stolen,
     /// Time of known waits: for an empty pool, I/O, a lock, a futex, or a busy frame thread of a
     /// decoder.
     Blocked,
@@ -38,13 +41,14 @@ pub enum Cause {
 }
 
 /// All causes, in the order of every table.
-pub const CAUSES: [Cause; 12] = [
+pub const CAUSES: [Cause; 13] = [
     Cause::Compute,
     Cause::Copy,
     Cause::Queue,
     Cause::Held,
     Cause::Wakeup,
     Cause::Preempted,
+    Cause::Stolen,
     Cause::Blocked,
     Cause::Paced,
     Cause::Device,
@@ -63,6 +67,7 @@ impl Cause {
             Cause::Held => "held",
             Cause::Wakeup => "wakeup",
             Cause::Preempted => "preempted",
+            Cause::Stolen => "stolen",
             Cause::Blocked => "blocked",
             Cause::Paced => "paced",
             Cause::Device => "device",
@@ -81,6 +86,7 @@ impl Cause {
             Cause::Held => "measured: end of the decoding, stamp of the output",
             Cause::Wakeup => "measured: hand-off stamps, consumer idle",
             Cause::Preempted => "measured: the kernel's switch records or run delay",
+            Cause::Stolen => "not measured: the CPU clocks leave it out, so it is in `unexplained`",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Paced => "measured: stamps around the timer",
             Cause::Device => "measured: stamps at both ends",
@@ -97,13 +103,18 @@ impl Cause {
     pub fn traced_by(self) -> &'static str {
         match self {
             Cause::Compute => "measured: the kernel's switch records of the threads, time on a CPU",
-            Cause::Copy => "sampled: instructions of `memcpy` and `memmove`, about 1000 samples for each second on a CPU",
+            Cause::Copy => {
+                "sampled: instructions of `memcpy` and `memmove`, about 1000 samples for each second on a CPU"
+            }
             Cause::Queue => {
                 "measured: from one call with the frame to the next one, the next thread busy with others"
             }
             Cause::Held => "measured: from the call that gave the frame to the one that got it back",
             Cause::Wakeup => "measured: the scheduler's wake-ups and switch records",
             Cause::Preempted => "measured: the kernel's switch records",
+            Cause::Stolen => {
+                "measured: time on a CPU less the thread's CPU clock, spread over each of its runs"
+            }
             Cause::Blocked => "measured: the kernel's switch records, and the system call of the wait",
             Cause::Paced => "measured: waits in a timer's system call or for a pipeline's clock",
             Cause::Pool => "measured: inside a codec with threads of its own, which share the frames",

@@ -81,6 +81,9 @@ pub struct Row {
     /// Time in which the hop's thread or worker, or a decoder's frame thread, could run but had no
     /// CPU; 0 below level `full`.
     pub preempted_ns: u64,
+    /// Time in which a thread was on a CPU that served interrupts or that the host had taken away; 0 if there was none or
+    /// it is not known.
+    pub stolen_ns: u64,
     /// Number of CPU cycles of the path's thread in the hop, without workers and threads of
     /// decoders; 0 below level `full` and if the machine does not count cycles.
     pub cycles: u64,
@@ -120,8 +123,8 @@ impl Row {
 
     /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
     /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
-    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Held, paced,
-    /// device and pool are known only if they are not 0, network never.
+    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Stolen, held,
+    /// paced, device and pool are known only if they are not 0, network never.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         if !self.has(flag::TRACED) || self.has(flag::SAMPLED) {
@@ -130,6 +133,9 @@ impl Row {
         causes[Cause::Queue] = Some(self.queue_ns as f64);
         causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);
+        if self.stolen_ns > 0 {
+            causes[Cause::Stolen] = Some(self.stolen_ns as f64);
+        }
         if self.held_ns > 0 {
             causes[Cause::Held] = Some(self.held_ns as f64);
         }

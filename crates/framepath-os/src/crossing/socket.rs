@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -193,15 +193,15 @@ impl Socket {
     }
 
     /// Waits for at most `limit`, and returns true as soon as there is a record, the peer has
-    /// [finished](Socket::finish), or the connection has ended. Returns false if `limit` has passed. A signal
-    /// starts the time anew.
+    /// [finished](Socket::finish), or the connection has ended. Returns false if `limit` has passed.
     ///
     /// # Errors
     /// From poll(2); ECANCELED if the grace period of a signal ends during the wait.
     pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
-        let limit = timespec(limit);
+        let begun = Instant::now();
         loop {
-            match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&limit)) {
+            let left = timespec(limit.saturating_sub(begun.elapsed()));
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&left)) {
                 Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -251,6 +251,8 @@ impl AsFd for Socket {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
 
     #[test]
@@ -271,5 +273,32 @@ mod tests {
         drop(a);
         assert_eq!(b.receive(&mut buffer).unwrap().0, 0);
         assert_eq!(b.send(b"late", None).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    }
+
+    /// A signal every millisecond does not prolong the wait: it ends long before the signals do.
+    #[test]
+    fn signals_do_not_prolong_a_wait() {
+        extern "C" fn nothing(_: libc::c_int) {}
+        let (socket, _peer) = Socket::pair().unwrap();
+        // SAFETY: the handler does nothing, and no other test uses this signal.
+        unsafe { libc::signal(libc::SIGUSR2, nothing as extern "C" fn(libc::c_int) as libc::sighandler_t) };
+        // SAFETY: returns the calling thread's own number.
+        let waiter = unsafe { libc::pthread_self() };
+        let has_ended = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let signals = scope.spawn(|| {
+                let send = |_: &u32| {
+                    // SAFETY: the thread waits for this one at the end of the scope, so it lives.
+                    unsafe { libc::pthread_kill(waiter, libc::SIGUSR2) };
+                    std::thread::sleep(Duration::from_millis(1));
+                    !has_ended.load(Ordering::Relaxed)
+                };
+                (0..20_000).take_while(send).count()
+            });
+            assert!(!socket.readable_within(Duration::from_millis(20)).unwrap());
+            has_ended.store(true, Ordering::Relaxed);
+            signals.join().unwrap()
+        });
+        assert!(sent < 19_999, "the wait lasted as long as the signals");
     }
 }

@@ -171,6 +171,7 @@ pub fn causes_us(causes: &Causes) -> CausesUs {
         held: us(Cause::Held),
         wakeup: us(Cause::Wakeup),
         preempted: us(Cause::Preempted),
+        stolen: us(Cause::Stolen),
         blocked: us(Cause::Blocked),
         paced: us(Cause::Paced),
         device: us(Cause::Device),

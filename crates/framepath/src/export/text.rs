@@ -272,7 +272,10 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     for (cause, figure) in digest.causes.iter() {
         // These causes are shown only if a row has a figure for them.
         if figure.is_none()
-            && matches!(cause, Cause::Held | Cause::Paced | Cause::Device | Cause::Network | Cause::Pool)
+            && matches!(
+                cause,
+                Cause::Stolen | Cause::Held | Cause::Paced | Cause::Device | Cause::Network | Cause::Pool
+            )
         {
             continue;
         }

@@ -98,6 +98,7 @@ pub(super) fn arguments(row: &Row) -> Value {
         "blocked_us": row.blocked_ns as f64 / 1e3,
     });
     for (name, ns) in [
+        ("stolen_us", row.stolen_ns),
         ("held_us", row.held_ns),
         ("held_depth_us", row.held_depth_ns),
         ("paced_us", row.paced_ns),
