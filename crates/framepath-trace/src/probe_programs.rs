@@ -8,7 +8,7 @@ use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
-use crate::calls::{Call, CallItem, CallSite, Phase};
+use crate::calls::{Call, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
 use crate::names::FILTERS;
 
 const SIGSTOP: i32 = libc::SIGSTOP;
@@ -332,11 +332,29 @@ fn read_item(program: &mut Assembler, item: CallItem) {
     if item == CallItem::None {
         return;
     }
+    let end = program.label();
+    if item == CallItem::BufferList {
+        read_first_buffer(program, &end);
+    }
     program.store(R10, FIELDS[1], R9);
     for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
         let Some(offset) = offset else { continue };
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);
+    }
+    program.place(end);
+}
+
+/// Sets R9, the address of a GstBufferList, to that of its first buffer. Jumps to `end` if the list is empty: its array may
+/// have the address of a buffer that was in it.
+fn read_first_buffer(program: &mut Assembler, end: &Label) {
+    program.store(R10, STASH, R9).add(R9, LIST_LENGTH);
+    read_user(program, SCRATCH, 4);
+    program.load(R1, R10, SCRATCH).shift_left(R1, 32).jump_if(R1, Condition::Equal, 0, end);
+    program.load(R9, R10, STASH).add(R9, LIST_BUFFERS);
+    for _ in 0..2 {
+        read_user(program, SCRATCH, 8);
+        program.load(R9, R10, SCRATCH);
     }
 }
 
