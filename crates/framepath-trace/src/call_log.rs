@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
+use crate::device_calls::DeviceCall;
+use crate::device_frames::DeviceFrames;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::mark::{Mark, forget_marks};
@@ -33,6 +35,7 @@ pub(crate) struct CallLog {
     names: ObjectNames,
     calls: Vec<CallEvent>,
     marks: Vec<Mark>,
+    devices: Vec<DeviceCall>,
     waits: Vec<SystemCall>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
@@ -109,6 +112,7 @@ impl CallLog {
             names: ObjectNames::default(),
             calls,
             marks: Vec::new(),
+            devices: Vec::new(),
             waits,
             wake_ups,
             count,
@@ -143,6 +147,7 @@ impl CallLog {
                 ProbeEvent::Named { .. }
                 | ProbeEvent::Filter { .. }
                 | ProbeEvent::Marked(_)
+                | ProbeEvent::Device(_)
                 | ProbeEvent::Waits(_)
                 | ProbeEvent::Woken { .. } => {}
             }
@@ -165,7 +170,7 @@ impl CallLog {
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
         self.attach_forked();
-        let CallLog { source, names, calls, marks, waits, wake_ups, .. } = self;
+        let CallLog { source, names, calls, marks, devices, waits, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
@@ -194,6 +199,10 @@ impl CallLog {
                 names.set_filter(process, filter, &name, graph, place);
             }
             ProbeEvent::Marked(mark) => marks.push(mark),
+            ProbeEvent::Device(call) => {
+                call.file.minor.into_iter().for_each(|minor| names.see_device(minor));
+                devices.push(call);
+            }
             ProbeEvent::Waits(call) => waits.push(call),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
@@ -241,7 +250,7 @@ impl CallLog {
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
-        let (streams, ambiguous) = if is_marked {
+        let (mut streams, mut ambiguous) = if is_marked {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
         } else {
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
@@ -254,10 +263,20 @@ impl CallLog {
                 false => (pads, 0),
             }
         };
+        let codecs = facts.codecs();
+        // A program whose frames are known by its calls or marks is shown by these.
+        let known: HashSet<i32> = streams.iter().map(|stream| stream.process).collect();
+        let of_others = self.devices.iter().filter(|call| !known.contains(&call.file.process));
+        let found = DeviceFrames::of(&of_others.copied().collect::<Vec<_>>());
+        let spans = found.spans();
+        let mut facts = TraceFacts::new(&spans, &timelines, &self.names, &[]);
+        facts.limits = self.limits.clone();
+        streams.extend(found.ledgers(&facts));
+        ambiguous += found.ambiguous;
         CallFindings {
             level: Some(level),
             is_limited,
-            codecs: facts.codecs(),
+            codecs,
             streams,
             ambiguous,
             lost,
@@ -272,6 +291,7 @@ impl CallLog {
         self.waits.sort_by_key(|call| call.at_ns);
         self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
         self.marks.sort_by_key(|mark| mark.at_ns);
+        self.devices.sort_by_key(|call| call.at_ns);
     }
 
     /// Forgets what was before `from_ns`, CLOCK_MONOTONIC, except what threads wait for since then, which codecs are open, and
@@ -287,6 +307,7 @@ impl CallLog {
         );
         self.waits.splice(..0, last.into_values());
         forget_marks(&mut self.marks, from_ns);
+        self.devices.retain(|call| call.at_ns >= from_ns);
     }
 }
 
