@@ -56,7 +56,8 @@ pub(crate) struct DeviceFile {
 /// Successful call. Times are CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceCall {
-    /// End of the call.
+    /// For VIDIOC_QBUF, the time at which the device's queue got the buffer: the device may have been done with it before the
+    /// call's end, which stands for it in drivers without videobuf2. For VIDIOC_DQBUF, the call's end.
     pub(crate) at_ns: u64,
     pub(crate) thread: i32,
     pub(crate) file: DeviceFile,
@@ -67,22 +68,23 @@ pub(crate) struct DeviceCall {
     pub(crate) index: u32,
     /// Address of the kernel's own record of the buffer; 0 for a driver without videobuf2.
     pub(crate) buffer: u64,
-    /// Time at which the driver got the buffer, or, for VIDIOC_DQBUF, was done with it; `None` if that is not known.
-    pub(crate) driver_ns: Option<u64>,
+    /// For VIDIOC_DQBUF, the time at which the driver was done with the buffer; `None` if that is not known.
+    pub(crate) done_ns: Option<u64>,
     /// Number of bytes in the buffer, of its first plane.
     pub(crate) bytes: u32,
     /// Number of the frame that the driver gave.
     pub(crate) sequence: u32,
     /// Time stamp of the buffer: seconds and microseconds.
     pub(crate) timestamp: (i64, i64),
-    flags: u32,
+    /// Its flags (V4L2_BUF_FLAG_...).
+    pub(crate) flags: u32,
 }
 
 impl DeviceCall {
     /// Reads a record; `None` for buffers without frames or packets.
     pub(crate) fn parse(words: &[u64], is_dequeue: bool) -> Option<DeviceCall> {
         let words: &[u64; RECORD_WORDS] = words.try_into().ok()?;
-        let [at_ns, ids, _, minor, descriptor, buffer, driver_ns, plane] = *words.first_chunk()?;
+        let [end_ns, ids, _, minor, descriptor, buffer, time_ns, plane] = *words.first_chunk()?;
         let of_buffer = |word: usize| words[HEAD_WORDS + word];
         let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
         let (queue, has_planes) = match high(of_buffer(0)) {
@@ -94,15 +96,16 @@ impl DeviceCall {
         };
         let minor = (minor < MINORS).then_some(minor as u32);
         let file = DeviceFile { process: high(ids) as i32, minor, descriptor: descriptor as i32 };
+        let time_ns = (1..=end_ns).contains(&time_ns).then_some(time_ns);
         Some(DeviceCall {
-            at_ns,
+            at_ns: time_ns.filter(|_| !is_dequeue).unwrap_or(end_ns),
             thread: low(ids) as i32,
             file,
             queue,
             is_dequeue,
             index: low(of_buffer(0)),
             buffer,
-            driver_ns: (1..=at_ns).contains(&driver_ns).then_some(driver_ns),
+            done_ns: time_ns.filter(|_| is_dequeue),
             bytes: low(if has_planes { plane } else { of_buffer(1) }),
             sequence: low(of_buffer(7)),
             timestamp: (of_buffer(3) as i64, of_buffer(4) as i64),
@@ -127,7 +130,7 @@ impl DeviceCall {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
 
     /// Record of process 7 and thread 8 at 5 s, from minor 3 and descriptor 4: a captured buffer with index 2, 100 bytes,
@@ -154,7 +157,7 @@ pub(crate) mod tests {
             is_dequeue: true,
             index: 2,
             buffer: 0xff00,
-            driver_ns: Some(4_500_000_000),
+            done_ns: Some(4_500_000_000),
             bytes: 100,
             sequence: 9,
             timestamp: (4, 1),
@@ -166,6 +169,7 @@ pub(crate) mod tests {
         planes[HEAD_WORDS] = 2 | 10 << 32;
         let call = DeviceCall::parse(&planes, false).unwrap();
         assert_eq!((call.queue, call.bytes, call.is_dequeue), (DeviceQueue::Output, 33, false));
+        assert_eq!((call.at_ns, call.done_ns), (4_500_000_000, None));
         // The vertical blanking interval, and a record that is too short.
         planes[HEAD_WORDS] = 2 | 4 << 32;
         assert_eq!(DeviceCall::parse(&planes, true), None);
@@ -178,7 +182,7 @@ pub(crate) mod tests {
         words[3] = 0xffff_8880_0000_0000;
         words[6] = 5_000_000_001;
         let call = DeviceCall::parse(&words, true).unwrap();
-        assert_eq!((call.file.minor, call.driver_ns), (None, None));
+        assert_eq!((call.file.minor, call.done_ns), (None, None));
         // A copied stamp, one in the future, and one before the clock's begin.
         for (flags, seconds) in [(0x4001, 4), (0x2001, 6), (0x2001, -4), (0x2001, i64::MAX), (0x2001, 0)] {
             let call = DeviceCall { flags, timestamp: (seconds, 0), ..call };

@@ -2,9 +2,9 @@
 //! BPF programs at the kernel's own tracepoints of V4L2. They see the buffers of every program, however it makes its system
 //! calls, and nothing happens in other calls of ioctl.
 //!
-//! `v4l2_qbuf` and `v4l2_dqbuf` are at the end of the successful calls. Those of videobuf2, which most drivers use, tell when
-//! the driver got a buffer and when it was done with it: `vb2_buf_queue` and `vb2_buf_done`, then `vb2_qbuf` and `vb2_dqbuf` in
-//! the call. Their buffer is known by its address alone.
+//! `v4l2_qbuf` and `v4l2_dqbuf` are at the end of the successful calls: the device may have worked on the buffer already. Most
+//! drivers use videobuf2, whose tracepoints tell more: `vb2_qbuf` and `vb2_dqbuf` in these calls, `vb2_buf_queue` in front of the
+//! driver's work on a buffer, and `vb2_buf_done` behind it. Their buffer is known by its address alone.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -33,7 +33,7 @@ const TAG: i16 = RECORD + 16;
 const MINOR: i16 = RECORD + 24;
 const DESCRIPTOR: i16 = RECORD + 32;
 const BUFFER: i16 = RECORD + 40;
-const DRIVER: i16 = RECORD + 48;
+const TIME: i16 = RECORD + 48;
 const PLANE: i16 = RECORD + 56;
 const V4L2_BUFFER: i16 = RECORD + 8 * HEAD_WORDS as i16;
 
@@ -50,12 +50,12 @@ impl DeviceProbes {
     /// # Errors
     /// As for [`BpfProgram::load`].
     pub(crate) fn new(maps: &Maps<'_>) -> io::Result<DeviceProbes> {
-        let buffers = ProgramMap::new(2, BUFFERS)?;
+        let buffers = ProgramMap::new(1, BUFFERS)?;
         let programs = [
             ("vb2_buf_queue", maps.buffer_queued(&buffers)),
             ("vb2_buf_done", buffer_done(&buffers)),
-            ("vb2_qbuf", maps.buffer_called(&buffers, false)),
-            ("vb2_dqbuf", maps.buffer_called(&buffers, true)),
+            ("vb2_qbuf", maps.buffer_given()),
+            ("vb2_dqbuf", maps.buffer_taken(&buffers)),
             ("v4l2_qbuf", maps.device_call(false)),
             ("v4l2_dqbuf", maps.device_call(true)),
         ];
@@ -90,20 +90,19 @@ fn buffer_done(buffers: &ProgramMap) -> Assembler {
     program.load(R9, R1, 8).store(R10, KEY, R9).map(R1, buffers.as_fd());
     address(&mut program, R2, KEY);
     program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &end);
-    program.copy(R8, R0).call(Helper::Now).store(R8, 8, R0);
+    program.copy(R8, R0).call(Helper::Now).store(R8, 0, R0);
     program.place(end).exit(0);
     program
 }
 
 impl Maps<'_> {
-    /// Program at the moment at which a driver gets a buffer of a traced process.
+    /// Program at the moment at which a driver gets a buffer of a traced process: its end is wanted.
     fn buffer_queued(&self, buffers: &ProgramMap) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
         program.load(R9, R1, 8).call(Helper::CurrentIds).copy(R7, R0);
         self.unless_traced(&mut program, &end);
-        program.call(Helper::Now).store(R10, STASH, R0).store_value(R10, STASH + 8, 0);
-        program.store(R10, KEY, R9).map(R1, buffers.as_fd());
+        program.store_value(R10, STASH, 0).store(R10, KEY, R9).map(R1, buffers.as_fd());
         address(&mut program, R2, KEY);
         address(&mut program, R3, STASH);
         program.set(R4, 0).call(Helper::MapUpdate);
@@ -111,8 +110,20 @@ impl Maps<'_> {
         program
     }
 
-    /// Program in VIDIOC_QBUF or VIDIOC_DQBUF: keeps the buffer's address and its time for the end of the call.
-    fn buffer_called(&self, buffers: &ProgramMap, is_dequeue: bool) -> Assembler {
+    /// Program in VIDIOC_QBUF: keeps the buffer's address and the time for the end of the call.
+    fn buffer_given(&self) -> Assembler {
+        let mut program = Assembler::new();
+        let end = program.label();
+        program.load(R9, R1, 8).call(Helper::CurrentIds).copy(R7, R0);
+        self.unless_traced(&mut program, &end);
+        program.call(Helper::Now).store(R10, STASH, R9).store(R10, STASH + 8, R0);
+        self.keep(&mut program);
+        program.place(end).exit(0);
+        program
+    }
+
+    /// Program in VIDIOC_DQBUF: keeps the buffer's address, and the time at which the driver was done with it.
+    fn buffer_taken(&self, buffers: &ProgramMap) -> Assembler {
         let mut program = Assembler::new();
         let (end, unknown) = (program.label(), program.label());
         program.load(R9, R1, 8).call(Helper::CurrentIds).copy(R7, R0);
@@ -121,20 +132,21 @@ impl Maps<'_> {
         program.store(R10, KEY, R9).map(R1, buffers.as_fd());
         address(&mut program, R2, KEY);
         program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &unknown);
-        program.load(R1, R0, if is_dequeue { 8 } else { 0 }).store(R10, STASH + 8, R1);
-        if is_dequeue {
-            program.map(R1, buffers.as_fd());
-            address(&mut program, R2, KEY);
-            program.call(Helper::MapDelete);
-        }
-        program.place(unknown);
-        key(&mut program, INDEX);
-        program.map(R1, self.running.as_fd());
+        program.load(R1, R0, 0).store(R10, STASH + 8, R1).map(R1, buffers.as_fd());
         address(&mut program, R2, KEY);
-        address(&mut program, R3, STASH);
-        program.set(R4, 0).call(Helper::MapUpdate);
+        program.call(Helper::MapDelete).place(unknown);
+        self.keep(&mut program);
         program.place(end).exit(0);
         program
+    }
+
+    /// Keeps the two words at STASH for the end of this thread's call.
+    fn keep(&self, program: &mut Assembler) {
+        key(program, INDEX);
+        program.map(R1, self.running.as_fd());
+        address(program, R2, KEY);
+        address(program, R3, STASH);
+        program.set(R4, 0).call(Helper::MapUpdate);
     }
 
     /// Program at the end of VIDIOC_QBUF or VIDIOC_DQBUF: sends the record.
@@ -146,12 +158,12 @@ impl Maps<'_> {
         self.unless_traced(&mut program, &end);
         program.call(Helper::Now).store(R10, AT, R0).store(R10, IDS, R7);
         program.store_value(R10, TAG, if is_dequeue { TAG_DEQUEUED } else { TAG_QUEUED });
-        program.store_value(R10, BUFFER, 0).store_value(R10, DRIVER, 0).store_value(R10, PLANE, 0);
+        program.store_value(R10, BUFFER, 0).store_value(R10, TIME, 0).store_value(R10, PLANE, 0);
         key(&mut program, INDEX);
         program.map(R1, self.running.as_fd());
         address(&mut program, R2, KEY);
         program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &unknown);
-        program.load(R1, R0, 0).store(R10, BUFFER, R1).load(R1, R0, 8).store(R10, DRIVER, R1);
+        program.load(R1, R0, 0).store(R10, BUFFER, R1).load(R1, R0, 8).store(R10, TIME, R1);
         program.map(R1, self.running.as_fd());
         address(&mut program, R2, KEY);
         program.call(Helper::MapDelete).place(unknown);

@@ -57,11 +57,11 @@ pub(crate) fn lists_of_packets_are_the_frames_that_they_are_made_of() -> Tested 
     needs_program("gst-launch-1.0", "gstreamer1.0-tools")?;
     // Lists of up to 25 packets, which do not fit into the library's struct, and through a queue.
     for pipeline in [
-        "jpegenc ! rtpjpegpay ! rtpjpegdepay ! jpegparse ! fakesink",
+        "jpegenc ! rtpjpegpay ! rtpjpegdepay ! jpegdec ! fakesink",
         "rtpvrawpay ! rtpvrawdepay ! videoconvert ! fakesink",
         "rtpvrawpay chunks-per-frame=4 ! queue ! rtpvrawdepay ! videoconvert ! fakesink",
     ] {
-        let elements = format!("videotestsrc num-buffers=60 ! video/x-raw,width=320,height=240 ! {pipeline}");
+        let elements = format!("videotestsrc num-buffers=60 ! video/x-raw,format=I420,width=320,height=240 ! {pipeline}");
         let words: Vec<&str> = ["gst-launch-1.0", "-q"].into_iter().chain(elements.split(' ')).collect();
         let figures = ["bpf", "preload"].map(|level| trace_at(level, "best", &words));
         for figures in &figures {

@@ -42,7 +42,7 @@ const CASES: [(&str, &str); 4] = [
     // Lists of packets: GStreamer's tracer has one time for each list.
     (
         "gst-rtp",
-        "video/x-raw,width=640,height=360 ! jpegenc ! rtpjpegpay ! queue ! rtpjpegdepay ! jpegdec ! fakesink",
+        "video/x-raw,format=I420,width=640,height=360 ! jpegenc ! rtpjpegpay ! queue ! rtpjpegdepay ! jpegdec ! fakesink",
     ),
 ];
 
