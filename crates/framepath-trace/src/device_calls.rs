@@ -137,7 +137,16 @@ mod tests {
     /// number 9, and a stamp of CLOCK_MONOTONIC at 4.000001 s.
     fn record() -> [u64; RECORD_WORDS] {
         let mut words = [0; RECORD_WORDS];
-        words[..HEAD_WORDS].copy_from_slice(&[5_000_000_000, 7 << 32 | 8, 0, 3, 4, 0xff00, 4_500_000_000, 33]);
+        words[..HEAD_WORDS].copy_from_slice(&[
+            5_000_000_000,
+            7 << 32 | 8,
+            0,
+            3,
+            4,
+            0xff00,
+            4_500_000_000,
+            33,
+        ]);
         words[HEAD_WORDS] = 2 | 1 << 32;
         words[HEAD_WORDS + 1] = 100 | 0x2001 << 32;
         words[HEAD_WORDS + 3] = 4;

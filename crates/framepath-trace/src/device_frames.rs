@@ -376,7 +376,8 @@ pub(crate) mod tests {
             assert!(frames as u64 + found.ambiguous <= 200);
             let (spans, names) = (found.spans(), crate::names::ObjectNames::default());
             let timelines = HashMap::new();
-            let ledgers = found.ledgers(&crate::attribution::TraceFacts::new(&spans, &timelines, &names, &[]));
+            let ledgers =
+                found.ledgers(&crate::attribution::TraceFacts::new(&spans, &timelines, &names, &[]));
             assert_eq!(ledgers.iter().map(|ledger| ledger.frames).sum::<u64>(), frames as u64);
         }
     }

@@ -173,11 +173,8 @@ mod tests {
             done_ns: done_ns,
             ..call
         };
-        let line: &[_] = &[
-            (0, 14_000, POLL, 0),
-            (14_000, 15_000, Doing::Woken, 0),
-            (15_000, 90_000, Doing::Running, 0),
-        ];
+        let line: &[_] =
+            &[(0, 14_000, POLL, 0), (14_000, 15_000, Doing::Woken, 0), (15_000, 90_000, Doing::Running, 0)];
         // The thread waits for the first frame; the second one waits for the thread.
         let calls = [
             stamped(take(16_000, 0), 10_000, Some(13_000)),
@@ -187,7 +184,10 @@ mod tests {
         ];
         let (stages, first) = rows(&calls, &[(1, line)]);
         assert_eq!(stages, "capture,process");
-        assert_eq!(first.iter().map(|row| row.birth_ns).collect::<Vec<_>>(), [10_000, 10_000, 20_000, 20_000]);
+        assert_eq!(
+            first.iter().map(|row| row.birth_ns).collect::<Vec<_>>(),
+            [10_000, 10_000, 20_000, 20_000]
+        );
         let seen: Vec<[u64; 4]> = first.iter().map(times).collect();
         assert_eq!(seen[..2], [[3000, 0, 1000, 1000], [0, 0, 0, 10_000]]);
         assert_eq!(seen[2..], [[1000, 5000, 0, 2000], [0, 0, 0, 2000]]);
@@ -230,10 +230,13 @@ mod tests {
         // The second thread works on frame 0 until 300, gets frame 1 then, and gives it back at 360.
         let by_other = |call: DeviceCall| DeviceCall { thread: 2, ..call };
         let calls = [take(100, 0), take(200, 1), by_other(back(300, 0)), by_other(back(360, 1))];
-        let first: &[_] =
-            &[(0, 120, Doing::Running, 0), (120, 200, POLL, 0), (200, 230, Doing::Running, 0), (230, 900, POLL, 0)];
-        let second: &[_] =
-            &[(0, 110, LOCK, 1), (110, 115, Doing::Woken, 0), (115, 900, Doing::Running, 0)];
+        let first: &[_] = &[
+            (0, 120, Doing::Running, 0),
+            (120, 200, POLL, 0),
+            (200, 230, Doing::Running, 0),
+            (230, 900, POLL, 0),
+        ];
+        let second: &[_] = &[(0, 110, LOCK, 1), (110, 115, Doing::Woken, 0), (115, 900, Doing::Running, 0)];
         let (_, rows) = rows(&calls, &[(1, first), (2, second)]);
         // Frame 0: 10 of its first thread until it woke the second one. Frame 1: the first thread until it waits, then the queue.
         assert_eq!(times(&rows[1]), [0, 0, 5, 10 + 185]);

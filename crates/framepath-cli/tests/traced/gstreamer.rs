@@ -61,7 +61,9 @@ pub(crate) fn lists_of_packets_are_the_frames_that_they_are_made_of() -> Tested 
         "rtpvrawpay ! rtpvrawdepay ! videoconvert ! fakesink",
         "rtpvrawpay chunks-per-frame=4 ! queue ! rtpvrawdepay ! videoconvert ! fakesink",
     ] {
-        let elements = format!("videotestsrc num-buffers=60 ! video/x-raw,format=I420,width=320,height=240 ! {pipeline}");
+        let elements = format!(
+            "videotestsrc num-buffers=60 ! video/x-raw,format=I420,width=320,height=240 ! {pipeline}"
+        );
         let words: Vec<&str> = ["gst-launch-1.0", "-q"].into_iter().chain(elements.split(' ')).collect();
         let figures = ["bpf", "preload"].map(|level| trace_at(level, "best", &words));
         for figures in &figures {
