@@ -15,7 +15,7 @@ const WAITING: usize = 1024;
 
 /// Frame of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct DeviceFrame {
+pub(crate) struct DequeuedFrame {
     /// Time at which the first packet of the frame was given to the device, CLOCK_MONOTONIC nanoseconds; `None` for a device
     /// that captures.
     pub(crate) given_ns: Option<u64>,
@@ -38,7 +38,7 @@ pub(crate) enum DeviceWork {
 #[derive(Debug, Default)]
 pub(crate) struct DeviceStream {
     /// Frames whose buffers went back, in the order in which the program got them.
-    pub(crate) frames: Vec<DeviceFrame>,
+    pub(crate) frames: Vec<DequeuedFrame>,
     /// Number of packets and frames that began and did not get there.
     pub(crate) others: u64,
     /// Work of a device with two queues; `None` for one that captures.
@@ -180,7 +180,7 @@ impl Exchange {
     fn put_back(&mut self, call: &DeviceCall) {
         let Some((given_ns, taken)) = self.taken.remove(&call.index) else { return };
         match taken.buffer == call.buffer {
-            true => self.stream.frames.push(DeviceFrame { given_ns, taken, back: *call }),
+            true => self.stream.frames.push(DequeuedFrame { given_ns, taken, back: *call }),
             false => self.ambiguous += 1,
         }
     }

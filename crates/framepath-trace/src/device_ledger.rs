@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::{Call, NO_PTS};
 use crate::device_calls::{DeviceCall, DeviceFile};
-use crate::device_frames::{DeviceFrame, DeviceFrames, DeviceStream, DeviceWork};
+use crate::device_frames::{DequeuedFrame, DeviceFrames, DeviceStream, DeviceWork};
 use crate::frame_ledger::{StreamLedger, mean_blocked};
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
@@ -28,7 +28,7 @@ impl DeviceFrames {
         calls.values_mut().for_each(|calls| calls.sort_unstable());
         let mut spans = Vec::new();
         for frame in self.frames() {
-            let DeviceFrame { taken, back, .. } = frame;
+            let DequeuedFrame { taken, back, .. } = frame;
             let span = |thread: i32, enter_ns: u64, leave_ns: u64| CallSpan {
                 call: Call::Mark,
                 process: taken.file.process,
@@ -64,7 +64,7 @@ impl DeviceFrames {
         ledgers
     }
 
-    fn frames(&self) -> impl Iterator<Item = &DeviceFrame> {
+    fn frames(&self) -> impl Iterator<Item = &DequeuedFrame> {
         self.streams.values().flat_map(|stream| &stream.frames)
     }
 }
@@ -93,7 +93,7 @@ fn ledger(file: &DeviceFile, stream: &DeviceStream, facts: &TraceFacts<'_>) -> S
 }
 
 /// Returns the birth of a frame, and the parts of its time until the program gets it.
-fn device_parts(frame: &DeviceFrame, facts: &TraceFacts<'_>) -> (u64, Vec<PartUntil>) {
+fn device_parts(frame: &DequeuedFrame, facts: &TraceFacts<'_>) -> (u64, Vec<PartUntil>) {
     let DeviceCall { at_ns, thread, done_ns, .. } = frame.taken;
     let born_ns = frame.given_ns.or(frame.taken.captured_ns());
     // A driver without videobuf2 does not tell when it was done: at the latest when it ended the thread's wait.
@@ -109,8 +109,8 @@ fn device_parts(frame: &DeviceFrame, facts: &TraceFacts<'_>) -> (u64, Vec<PartUn
 }
 
 /// Returns the parts of a frame's time in the program.
-fn process_parts(frame: &DeviceFrame, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
-    let DeviceFrame { taken, back, .. } = frame;
+fn process_parts(frame: &DequeuedFrame, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
+    let DequeuedFrame { taken, back, .. } = frame;
     let (from, to) = (taken.thread, back.thread);
     let own_ns = facts.own_until((from, taken.at_ns), (to, back.at_ns));
     let own = (Part::Thread { thread: from, pool: false }, own_ns);
