@@ -350,7 +350,8 @@ fn framepaths_own_ledger_agrees() -> Tested {
 }
 
 fn gstreamers_tracer_agrees() -> Tested {
-    let wanted: [(&str, &[&str]); 2] = [
+    let wanted: [(&str, &[&str]); 3] = [
+        ("gst-rtp", &["jpegenc0", "rtpjpegpay0", "queue0", "rtpjpegdepay0", "jpegdec0"]),
         ("gst-convert", &["videoconvert0", "queue0", "videoscale0", "videoconvert1", "jpegenc0"]),
         ("gst-live", &["queue0", "videobalance0"]),
     ];

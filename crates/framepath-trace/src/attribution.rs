@@ -48,6 +48,8 @@ pub(crate) enum Part {
     Held,
     /// The codec's own threads share the frames.
     Pool,
+    /// A device has the frame.
+    Device,
 }
 
 /// Part of a frame's time and the time at which it ends, CLOCK_MONOTONIC nanoseconds.
@@ -125,8 +127,31 @@ impl TraceFacts<'_> {
             .any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
     }
 
+    /// Returns the time until which a frame belongs to the thread `from`, which has it at `from_ns`. The thread `to`, which
+    /// may be the same one, has it at `to_ns`: it got it at the latest when the first one waits or goes on with another frame.
+    pub(crate) fn own_until(&self, (from, from_ns): (i32, u64), (to, to_ns): (i32, u64)) -> u64 {
+        let other_ns = self.next_call(from, from_ns + 1).filter(|at_ns| *at_ns < to_ns);
+        let limit_ns = other_ns.unwrap_or(to_ns);
+        if from == to {
+            return limit_ns;
+        }
+        let wakes = |wait: &ThreadStretch| wait.may_be_ended_by(from);
+        let woken_ns = self.timelines.get(&to).and_then(|line| line.last_end(from_ns, limit_ns, wakes));
+        let waits = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_));
+        let line = self.timelines.get(&from);
+        let waits_ns = line.and_then(|line| line.between(from_ns, limit_ns).find(waits));
+        woken_ns.or(waits_ns.map(|wait| wait.from_ns)).unwrap_or(limit_ns)
+    }
+
+    /// Returns the end of the thread's last call with an item that ended before `at_ns`.
+    pub(crate) fn last_call(&self, thread: i32, at_ns: u64) -> Option<u64> {
+        let indices = self.calls.get(&thread)?;
+        let next = indices.partition_point(|index| self.spans[*index].leave_ns < at_ns);
+        next.checked_sub(1).map(|last| self.spans[indices[last]].leave_ns)
+    }
+
     /// Returns the begin of the thread's first call with an item that begins at `from_ns` or later.
-    pub(crate) fn next_call(&self, thread: i32, from_ns: u64) -> Option<u64> {
+    fn next_call(&self, thread: i32, from_ns: u64) -> Option<u64> {
         let indices = self.calls.get(&thread)?;
         let next = indices.partition_point(|index| self.spans[*index].enter_ns < from_ns);
         indices.get(next).map(|index| self.spans[*index].enter_ns)
@@ -160,6 +185,10 @@ impl TraceFacts<'_> {
             Part::Pool => {
                 row.pool_ns += to_ns - from_ns;
                 ledger.span(row, SpanPlace::Inside(Cause::Pool), from_ns, to_ns);
+            }
+            Part::Device => {
+                row.device_ns += to_ns - from_ns;
+                ledger.span(row, SpanPlace::Inside(Cause::Device), from_ns, to_ns);
             }
             Part::Thread { thread, pool } => {
                 let place = SpanPlace::Thread(ledger.thread(thread));

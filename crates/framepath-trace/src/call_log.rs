@@ -10,6 +10,8 @@ use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
+use crate::device_calls::DeviceCall;
+use crate::device_frames::DeviceFrames;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
 use crate::mark::{Mark, forget_marks};
@@ -33,6 +35,7 @@ pub(crate) struct CallLog {
     names: ObjectNames,
     calls: Vec<CallEvent>,
     marks: Vec<Mark>,
+    devices: Vec<DeviceCall>,
     switches: Vec<SwitchOut>,
     wake_ups: Vec<WakeUp>,
     count: ProbeCount,
@@ -113,6 +116,7 @@ impl CallLog {
             names: ObjectNames::default(),
             calls,
             marks: Vec::new(),
+            devices: Vec::new(),
             switches,
             wake_ups,
             count,
@@ -148,6 +152,7 @@ impl CallLog {
                 ProbeEvent::Named { .. }
                 | ProbeEvent::Filter { .. }
                 | ProbeEvent::Marked(_)
+                | ProbeEvent::Device(_)
                 | ProbeEvent::Switched(_)
                 | ProbeEvent::Woken { .. } => {}
             }
@@ -170,7 +175,7 @@ impl CallLog {
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
         self.attach_forked();
-        let CallLog { source, names, calls, marks, switches, wake_ups, .. } = self;
+        let CallLog { source, names, calls, marks, devices, switches, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
@@ -199,6 +204,10 @@ impl CallLog {
                 names.set_filter(process, filter, &name, graph, place);
             }
             ProbeEvent::Marked(mark) => marks.push(mark),
+            ProbeEvent::Device(call) => {
+                call.file.minor.into_iter().for_each(|minor| names.see_device(minor));
+                devices.push(call);
+            }
             ProbeEvent::Switched(switch) => switches.push(switch),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
@@ -278,7 +287,7 @@ impl CallLog {
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
         facts.sampled.clone_from(sampled);
-        let (streams, ambiguous) = if is_marked {
+        let (mut streams, mut ambiguous) = if is_marked {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
         } else {
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
@@ -291,10 +300,21 @@ impl CallLog {
                 false => (pads, 0),
             }
         };
+        let codecs = facts.codecs();
+        // A program whose frames are known by its calls or marks is shown by these.
+        let known: HashSet<i32> = streams.iter().map(|stream| stream.process).collect();
+        let of_others = self.devices.iter().filter(|call| !known.contains(&call.file.process));
+        let found = DeviceFrames::of(&of_others.copied().collect::<Vec<_>>());
+        let spans = found.spans();
+        let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
+        facts.limits = self.limits.clone();
+        facts.sampled.clone_from(sampled);
+        streams.extend(found.ledgers(&facts));
+        ambiguous += found.ambiguous;
         CallFindings {
             level: Some(level),
             is_limited,
-            codecs: facts.codecs(),
+            codecs,
             streams,
             ambiguous,
             clocks: HashMap::new(),
@@ -310,6 +330,7 @@ impl CallLog {
         self.switches.sort_by_key(|switch| switch.at_ns);
         self.wake_ups.sort_by_key(|wake_up| wake_up.at_ns);
         self.marks.sort_by_key(|mark| mark.at_ns);
+        self.devices.sort_by_key(|call| call.at_ns);
     }
 
     /// Forgets what was before `from_ns`, CLOCK_MONOTONIC, except what threads wait for since then, which codecs are open, and
@@ -327,6 +348,7 @@ impl CallLog {
         );
         self.switches.splice(..0, last.into_values());
         forget_marks(&mut self.marks, from_ns);
+        self.devices.retain(|call| call.at_ns >= from_ns);
     }
 }
 

@@ -34,8 +34,8 @@ pub enum Call {
     OpenOutput,
     /// `avfilter_graph_config(AVFilterGraph *, ...)`: the filters are known.
     OpenGraph,
-    /// `gst_pad_push(GstPad *, GstBuffer *)`: an element passes a buffer on. It returns when the elements behind it, up to
-    /// the next one with a thread of its own, have done their work.
+    /// `gst_pad_push(GstPad *, GstBuffer *)` or `gst_pad_push_list(GstPad *, GstBufferList *)`: an element passes a buffer or
+    /// several on. It returns when the elements behind it, up to the next one with a thread of its own, have done their work.
     PadPush,
     /// `gst_clock_id_wait(GstClockID, GstClockTimeDiff *)`: a sink waits for the time of a buffer.
     ClockWait,
@@ -76,7 +76,16 @@ pub enum CallItem {
     Frame,
     /// A `GstBuffer`; its address stands for that of its bytes.
     Buffer,
+    /// A `GstBufferList`; its first buffer stands for all of them.
+    BufferList,
 }
+
+/// Offset of the address of the array in a `GstBufferList`, which is no public struct: equal in GStreamer 1.6 to 1.26. The
+/// array begins with the address of the first buffer.
+pub(crate) const LIST_BUFFERS: i32 = 64;
+
+/// Offset of the number of buffers in a `GstBufferList`, 32 bits.
+pub(crate) const LIST_LENGTH: i32 = 72;
 
 /// How a function is observed. The first argument, the object, tells streams apart; the second is the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +109,7 @@ impl CallItem {
         match self {
             CallItem::Packet => Some(24),
             CallItem::Frame => Some(0),
-            CallItem::Buffer | CallItem::None => None,
+            CallItem::Buffer | CallItem::BufferList | CallItem::None => None,
         }
     }
 
@@ -109,7 +118,7 @@ impl CallItem {
         match self {
             CallItem::Packet => 8,
             CallItem::Frame => 136,
-            CallItem::Buffer => 72,
+            CallItem::Buffer | CallItem::BufferList => 72,
             CallItem::None => 0,
         }
     }
@@ -126,7 +135,7 @@ const fn site(
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 17] = [
+pub const CALL_SITES: [CallSite; 18] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -143,6 +152,7 @@ pub const CALL_SITES: [CallSite; 17] = [
     site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", CallItem::Packet, Phase::Enter),
     site(Call::WritePacket, "libavformat", "av_write_frame", CallItem::Packet, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
+    site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push_list", CallItem::BufferList, Phase::Enter),
     site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),
 ];
 

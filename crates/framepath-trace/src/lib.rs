@@ -22,6 +22,7 @@
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
 //! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
+//! | `device_calls`, `device_programs`, `device_frames`, `device_ledger` | buffers of V4L2 devices, by the kernel's tracepoints |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
@@ -47,6 +48,10 @@ mod attribution;
 mod call_log;
 mod calls;
 mod copy_functions;
+mod device_calls;
+mod device_frames;
+mod device_ledger;
+mod device_programs;
 mod elf_file;
 mod error;
 mod frame_ledger;

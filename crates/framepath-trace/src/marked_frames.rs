@@ -13,7 +13,6 @@ use crate::frame_ledger::{StreamLedger, complete};
 use crate::mark::Mark;
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
-use crate::timeline::{Doing, ThreadStretch};
 
 /// Greatest number of marks of one frame: a program that never ends its frames is no reason to keep all.
 const LONGEST: usize = 100;
@@ -128,29 +127,15 @@ fn stage(mark: &Mark, next: &Mark, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
     if mark.is_queue() {
         return vec![way];
     }
-    let own = Part::Thread { thread: from, pool: false };
-    let other_ns = facts.next_call(from, mark.at_ns + 1).filter(|at_ns| *at_ns < next.at_ns);
-    if from == to {
-        return match other_ns {
-            Some(other_ns) => vec![(own, other_ns), way],
-            None => vec![(own, next.at_ns)],
-        };
-    }
-    let limit_ns = other_ns.unwrap_or(next.at_ns);
-    let wakes = |wait: &ThreadStretch| wait.may_be_ended_by(from);
-    let woken_ns = facts.timelines.get(&to).and_then(|line| line.last_end(mark.at_ns, limit_ns, wakes));
-    let waits = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_));
-    let line = facts.timelines.get(&from);
-    let waits_ns = line.and_then(|line| line.between(mark.at_ns, limit_ns).find(waits));
-    let handed_ns = woken_ns.or(waits_ns.map(|wait| wait.from_ns)).unwrap_or(limit_ns);
-    vec![(own, handed_ns), way]
+    let own_ns = facts.own_until((from, mark.at_ns), (to, next.at_ns));
+    vec![(Part::Thread { thread: from, pool: false }, own_ns), way]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::names::ObjectNames;
-    use crate::timeline::Timeline;
+    use crate::timeline::{Doing, ThreadStretch, Timeline};
 
     fn mark(at_ns: u64, thread: i32, frame: u64, stage: &str) -> Mark {
         let stage = (!stage.is_empty()).then(|| stage.to_owned());

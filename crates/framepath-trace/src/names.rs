@@ -6,7 +6,7 @@
 //! used.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
+use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use crate::calls::{Call, CallEvent, Phase};
@@ -16,6 +16,9 @@ const LONGEST: usize = 40;
 
 /// Greatest number of filters in a graph that is looked at.
 pub(crate) const FILTERS: usize = 64;
+
+/// Major number of video devices.
+const VIDEO_MAJOR: u32 = 81;
 
 /// Filters of every graph that say nothing: its ends, and changes of format.
 const PLAIN: [&str; 8] =
@@ -71,6 +74,8 @@ pub(crate) struct ObjectNames {
     graphs: HashMap<(i32, u64), u64>,
     /// Objects whose facts a preloaded library has given: their memory is not read.
     given: HashSet<(i32, u64)>,
+    /// Names of video devices, by their minor numbers.
+    devices: HashMap<u32, Option<String>>,
 }
 
 impl ObjectNames {
@@ -127,6 +132,19 @@ impl ObjectNames {
             self.objects.insert(key, named);
             self.seen.insert(key);
         }
+    }
+
+    /// Reads the name of the video device with this minor number, if it was not looked for before.
+    pub(crate) fn see_device(&mut self, minor: u32) {
+        self.devices.entry(minor).or_insert_with(|| {
+            let facts = fs::read_to_string(format!("/sys/dev/char/{VIDEO_MAJOR}:{minor}/uevent")).ok()?;
+            device_name(&facts)
+        });
+    }
+
+    /// Returns the name of a video device, `video0`; `None` if it is not known.
+    pub(crate) fn device(&self, minor: u32) -> Option<&str> {
+        self.devices.get(&minor)?.as_deref()
     }
 
     /// Adds a pad, or replaces what was known of it.
@@ -186,6 +204,12 @@ impl ObjectNames {
     pub(crate) fn graph(&self, process: i32, filter: u64) -> Option<u64> {
         self.graphs.get(&(process, filter)).copied()
     }
+}
+
+/// Returns the name in the kernel's facts about a device.
+fn device_name(facts: &str) -> Option<String> {
+    let name = facts.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
+    name_of(name.as_bytes())
 }
 
 fn other(name: String) -> Named {
@@ -268,6 +292,16 @@ mod tests {
 
     fn address<T>(value: &T) -> u64 {
         std::ptr::from_ref(value) as u64
+    }
+
+    #[test]
+    fn a_device_has_the_name_of_its_node() {
+        let facts = "MAJOR=81\nMINOR=3\nDEVNAME=video2\n";
+        assert_eq!(device_name(facts).as_deref(), Some("video2"));
+        assert_eq!(device_name("MAJOR=81\n"), None);
+        let mut names = ObjectNames::default();
+        names.see_device(u32::MAX);
+        assert_eq!(names.device(u32::MAX), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
-use crate::calls::{Call, CallItem, CallSite, Phase};
+use crate::calls::{Call, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
 use crate::names::FILTERS;
 
 const SIGSTOP: i32 = libc::SIGSTOP;
@@ -18,7 +18,7 @@ const SIGCONT: i32 = libc::SIGCONT;
 pub(crate) const NAME_BYTES: usize = 24;
 
 /// Flag of `bpf_ringbuf_output`: this process is not woken up, because it looks at the ring anyway.
-const NO_WAKEUP: i32 = 1;
+pub(crate) const NO_WAKEUP: i32 = 1;
 /// Flag of `bpf_ringbuf_output`: this process is woken up in any case.
 const FORCE_WAKEUP: i32 = 2;
 
@@ -29,10 +29,11 @@ const IDS: i16 = RECORD + 8;
 const TAG: i16 = RECORD + 16;
 const FIELDS: [i16; 5] = [RECORD + 24, RECORD + 32, RECORD + 40, RECORD + 48, RECORD + 56];
 const RECORD_BYTES: i32 = 64;
-const KEY: i16 = RECORD - 8;
+pub(crate) const KEY: i16 = RECORD - 8;
 /// Two words: the object and the item of a call.
-const STASH: i16 = RECORD - 24;
-const SCRATCH: i16 = RECORD - 32;
+pub(crate) const STASH: i16 = RECORD - 24;
+/// Lowest place on the stack that these programs use.
+pub(crate) const SCRATCH: i16 = RECORD - 32;
 
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
 pub(crate) const TAG_SWITCHED: i32 = 0x1000;
@@ -42,6 +43,8 @@ pub(crate) const TAG_EXECUTED: i32 = 0x1003;
 pub(crate) const TAG_LOADED: i32 = 0x1004;
 pub(crate) const TAG_MARKED: i32 = 0x1005;
 pub(crate) const TAG_MARKED_END: i32 = 0x1006;
+pub(crate) const TAG_QUEUED: i32 = 0x1007;
+pub(crate) const TAG_DEQUEUED: i32 = 0x1008;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
@@ -50,17 +53,20 @@ pub(crate) const PLACE_SHIFT: i32 = 16;
 
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
-mod registers {
+pub(crate) mod registers {
     pub(super) const ARGUMENTS: [i16; 2] = [112, 104];
     pub(super) const RESULT: i16 = 80;
     /// Number of the system call.
     pub(super) const SYSTEM_CALL: i16 = 120;
+    /// First argument of the system call.
+    pub(crate) const DESCRIPTOR: i16 = 112;
 }
 #[cfg(target_arch = "aarch64")]
-mod registers {
+pub(crate) mod registers {
     pub(super) const ARGUMENTS: [i16; 2] = [0, 8];
     pub(super) const RESULT: i16 = 0;
     pub(super) const SYSTEM_CALL: i16 = 280;
+    pub(crate) const DESCRIPTOR: i16 = 272;
 }
 
 /// Maps that the programs use.
@@ -280,7 +286,7 @@ impl Maps<'_> {
     }
 
     /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number in R8 and at KEY.
-    fn unless_traced(&self, program: &mut Assembler, end: &Label) {
+    pub(crate) fn unless_traced(&self, program: &mut Assembler, end: &Label) {
         program.copy(R8, R7).shift_right(R8, 32);
         lookup(program, self.traced, R8, end);
     }
@@ -302,7 +308,7 @@ impl Maps<'_> {
     }
 
     /// Counts a lost record; jumps to `end` if there is no counter.
-    fn count_lost(&self, program: &mut Assembler, end: &Label) {
+    pub(crate) fn count_lost(&self, program: &mut Assembler, end: &Label) {
         program.store_value(R10, KEY, 0).map(R1, self.lost.as_fd());
         address(program, R2, KEY);
         program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);
@@ -322,12 +328,12 @@ fn begin(program: &mut Assembler, tag: i32) {
 }
 
 /// Sets `register` to an address on the stack.
-fn address(program: &mut Assembler, register: Register, at: i16) {
+pub(crate) fn address(program: &mut Assembler, register: Register, at: i16) {
     program.copy(register, R10).add(register, at.into());
 }
 
 /// Stores the key of the running call of this thread (R7) and site.
-fn key(program: &mut Assembler, index: i32) {
+pub(crate) fn key(program: &mut Assembler, index: i32) {
     program.copy(R1, R7).shift_left(R1, 32).or(R1, index).store(R10, KEY, R1);
 }
 
@@ -336,11 +342,29 @@ fn read_item(program: &mut Assembler, item: CallItem) {
     if item == CallItem::None {
         return;
     }
+    let end = program.label();
+    if item == CallItem::BufferList {
+        read_first_buffer(program, &end);
+    }
     program.store(R10, FIELDS[1], R9);
     for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
         let Some(offset) = offset else { continue };
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);
+    }
+    program.place(end);
+}
+
+/// Sets R9, the address of a GstBufferList, to that of its first buffer. Jumps to `end` if the list is empty: its array may
+/// have the address of a buffer that was in it.
+fn read_first_buffer(program: &mut Assembler, end: &Label) {
+    program.store(R10, STASH, R9).add(R9, LIST_LENGTH);
+    read_user(program, SCRATCH, 4);
+    program.load(R1, R10, SCRATCH).shift_left(R1, 32).jump_if(R1, Condition::Equal, 0, end);
+    program.load(R9, R10, STASH).add(R9, LIST_BUFFERS);
+    for _ in 0..2 {
+        read_user(program, SCRATCH, 8);
+        program.load(R9, R10, SCRATCH);
     }
 }
 

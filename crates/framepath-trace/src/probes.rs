@@ -16,11 +16,13 @@ use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
 
 use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
+use crate::device_calls::DeviceCall;
+use crate::device_programs::DeviceProbes;
 use crate::library::{self, MappedFile};
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
-    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_FORKED, TAG_LOADED, TAG_MARKED,
-    TAG_MARKED_END, TAG_SWITCHED, TAG_WOKEN,
+    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_DEQUEUED, TAG_EXECUTED, TAG_FORKED, TAG_LOADED,
+    TAG_MARKED, TAG_MARKED_END, TAG_QUEUED, TAG_SWITCHED, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
@@ -62,6 +64,8 @@ pub(crate) enum ProbeEvent {
     Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
     /// A frame that the program names itself reaches a stage, or leaves its last one.
     Marked(Mark),
+    /// A program has exchanged a buffer with a V4L2 device.
+    Device(DeviceCall),
     /// A thread leaves its CPU.
     Switched(SwitchOut),
     /// A waiting thread was woken up.
@@ -107,6 +111,7 @@ pub(crate) struct Probes {
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
+    devices: DeviceProbes,
     _maps: [ProgramMap; 2],
     attached: HashMap<u32, Attached>,
     /// Threads that remove links.
@@ -191,6 +196,8 @@ impl Probes {
             let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
         }
+        let mut devices = DeviceProbes::new(&maps)?;
+        devices.attach();
         Ok(Probes {
             ring,
             urgent,
@@ -200,6 +207,7 @@ impl Probes {
             loader,
             marks,
             tracepoints,
+            devices,
             _maps: [running, objects],
             attached: HashMap::new(),
             removals: Vec::new(),
@@ -222,6 +230,8 @@ impl Probes {
     /// The process has ended; a link cannot be made.
     pub(crate) fn attach(&mut self, process: u32) -> io::Result<ProbeCount> {
         let mut count = ProbeCount::default();
+        // The first driver of a device may have come since.
+        self.devices.attach();
         let attached = self.attached.entry(process).or_default();
         for file in library::mapped(process)? {
             if !attached.files.insert(file.identity) {
@@ -262,7 +272,14 @@ impl Probes {
     /// Calls `take` with each other event since the last call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(ProbeEvent)) {
         self.ring.drain(|words| {
-            if let Some(event) = words.first_chunk().and_then(parse) {
+            let tag = words.get(2).map_or(0, |tag| *tag as i32);
+            let event = match tag {
+                TAG_QUEUED | TAG_DEQUEUED => {
+                    DeviceCall::parse(words, tag == TAG_DEQUEUED).map(ProbeEvent::Device)
+                }
+                _ => words.first_chunk().and_then(parse),
+            };
+            if let Some(event) = event {
                 take(event);
             }
         });
@@ -278,6 +295,7 @@ impl Drop for Probes {
     /// Removes the probes, and lets the processes go on that have been stopped meanwhile.
     fn drop(&mut self) {
         self.tracepoints.clear();
+        self.devices.detach();
         for process in self.attached.keys().copied().collect::<Vec<u32>>() {
             self.forget(process);
         }

@@ -120,8 +120,13 @@ impl TraceReport {
             notes.push(if self.is_limited {
                 "no frame was seen between the named stages; without --from and --to, the table has all stages".to_owned()
             } else {
-                "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video"
-                    .to_owned()
+                match self.level {
+                    TraceLevel::Bpf => {
+                        "no frame was seen: the program uses no video, or none of FFmpeg's shared libraries, GStreamer and V4L2"
+                    }
+                    _ => "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video",
+                }
+                .to_owned()
             });
         }
         let missing = match self.level {

@@ -27,8 +27,9 @@ Keys: q ends the program. The latency is a frame's time in its worker, from the
 received packet to the finished frame. The causes are shown only if the client
 records a ledger, as `framepath run` does.
 
-With -p, shows the last seconds of a program that uses FFmpeg's shared libraries or GStreamer, as
-`framepath trace -p` does: where the time of its frames went, by stage and cause, and its threads.
+With -p, shows the last seconds of a program that uses FFmpeg's shared libraries, GStreamer or a
+V4L2 device, as `framepath trace -p` does: where the time of its frames went, by stage and cause,
+and its threads.
 
 Exit code: 0; 1 if there is no service or process, or the service ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
 

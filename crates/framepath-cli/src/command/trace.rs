@@ -22,9 +22,9 @@ Examples:
   framepath trace --header > framepath_frame.h
   framepath trace --json trace.json --report trace.html -- ffmpeg -i clip.mp4 out.mp4
 
-Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries or
-GStreamer, and in all that it starts: by stage and by cause, for the median frame and the slowest
-one. A C or C++ program can name its frames and stages itself, with two functions (--header). Then,
+Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries,
+GStreamer or a V4L2 device, and in all that it starts: by stage and by cause, for the median frame
+and the slowest one. A C or C++ program can name its frames and stages itself, with two functions (--header). Then,
 for each thread, the time on a CPU, the time in which another thread had its CPU, and the time in
 which it waited. The program is not changed.
 

@@ -7,7 +7,7 @@ use framepath_testkit::harness::Tested;
 use framepath_testkit::{clip, ffmpeg, md5_lines, run};
 use tempfile::TempDir;
 
-use crate::{needs_bpf, stages, trace, trace_with};
+use crate::{needs_bpf, stages, trace, trace_at};
 
 pub(crate) fn every_frame_of_every_clip_is_seen_and_the_output_is_the_same() -> Tested {
     needs_bpf()?;
@@ -45,7 +45,7 @@ pub(crate) fn the_probes_of_older_kernels_see_the_same() -> Tested {
     needs_bpf()?;
     let file = clip("hevc-180p8-container.mkv");
     let seen = ["best", "events"].map(|probes| {
-        let figures = trace_with(probes, &["ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"]);
+        let figures = trace_at("bpf", probes, &["ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"]);
         let row = &figures["rows"][0];
         let names: Vec<String> = stages(row).into_iter().map(str::to_owned).collect();
         (row["frames"].as_u64(), names, figures["trace"]["probes"].clone())

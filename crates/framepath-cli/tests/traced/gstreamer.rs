@@ -4,7 +4,7 @@
 use framepath_testkit::clip;
 use framepath_testkit::harness::{Tested, needs_program};
 
-use crate::{needs_bpf, stages, trace};
+use crate::{needs_bpf, stages, trace, trace_at};
 
 fn pipeline(words: &str) -> serde_json::Value {
     let words: Vec<&str> = words.split(' ').collect();
@@ -47,5 +47,36 @@ pub(crate) fn the_branches_of_a_tee_are_kept_apart() -> Tested {
     ways.sort_by_key(Vec::len);
     assert_eq!(ways[0][0], "t");
     assert!(ways[0].last() != ways[1].last() && ways[1].contains(&"videoflip0"), "{ways:?}");
+    Ok(())
+}
+
+/// Payloaders push lists, most depayloaders single buffers: without the lists, no way leads through the depayloader. The
+/// lists are read at places in the library's own struct at level `bpf`, and by its functions at level `preload`.
+pub(crate) fn lists_of_packets_are_the_frames_that_they_are_made_of() -> Tested {
+    needs_bpf()?;
+    needs_program("gst-launch-1.0", "gstreamer1.0-tools")?;
+    // Lists of up to 25 packets, which do not fit into the library's struct, and through a queue.
+    for pipeline in [
+        "jpegenc ! rtpjpegpay ! rtpjpegdepay ! jpegdec ! fakesink",
+        "rtpvrawpay ! rtpvrawdepay ! videoconvert ! fakesink",
+        "rtpvrawpay chunks-per-frame=4 ! queue ! rtpvrawdepay ! videoconvert ! fakesink",
+    ] {
+        let elements = format!(
+            "videotestsrc num-buffers=60 ! video/x-raw,format=I420,width=320,height=240 ! {pipeline}"
+        );
+        let words: Vec<&str> = ["gst-launch-1.0", "-q"].into_iter().chain(elements.split(' ')).collect();
+        let figures = ["bpf", "preload"].map(|level| trace_at(level, "best", &words));
+        for figures in &figures {
+            let rows = figures["rows"].as_array().unwrap();
+            assert_eq!(rows.len(), 1, "{pipeline}: {figures}");
+            assert_eq!(rows[0]["frames"], 60, "{pipeline}: {figures}");
+            let mut wanted: Vec<&str> =
+                pipeline.split(" ! ").filter_map(|element| element.split(' ').next()).collect();
+            wanted.insert(0, "capsfilter");
+            let names: Vec<&str> =
+                stages(&rows[0]).into_iter().map(|name| name.trim_end_matches(char::is_numeric)).collect();
+            assert_eq!(names, wanted, "{figures}");
+        }
+    }
     Ok(())
 }

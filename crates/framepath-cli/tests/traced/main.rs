@@ -23,6 +23,7 @@ framepath_testkit::tests! {
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
+    gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
     marks::a_program_names_its_frames_itself,
     attach::a_running_program_is_traced_and_goes_on,
     attach::the_last_seconds_of_a_running_program_are_shown,
@@ -46,12 +47,12 @@ fn needs_bpf() -> Result<(), Missing> {
 
 /// Traces a command and returns the figures.
 fn trace(command: &[&str]) -> Value {
-    trace_with("best", command)
+    trace_at("bpf", "best", command)
 }
 
-/// Traces a command with the kernel's interface `probes` (docs/trace.md), and returns the figures.
-fn trace_with(probes: &str, command: &[&str]) -> Value {
-    let arguments = ["trace", "--level", "bpf", "--quiet", "--json", "-", "--"];
+/// Traces a command at `level` with the kernel's interface `probes` (docs/trace.md), and returns the figures.
+fn trace_at(level: &str, probes: &str, command: &[&str]) -> Value {
+    let arguments = ["trace", "--level", level, "--quiet", "--json", "-", "--"];
     let mut framepath = framepath(&[&arguments, command].concat());
     framepath.env("FRAMEPATH_PROBES", probes);
     let ran = finish(framepath).ended(0);

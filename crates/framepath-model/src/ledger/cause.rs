@@ -118,7 +118,8 @@ impl Cause {
             Cause::Blocked => "measured: the kernel's switch records, and the system call of the wait",
             Cause::Paced => "measured: waits in a timer's system call or for a pipeline's clock",
             Cause::Pool => "measured: inside a codec with threads of its own, which share the frames",
-            Cause::Device | Cause::Network => "not measured for other programs",
+            Cause::Device => "measured: the driver's time stamp and the kernel's records of its buffers",
+            Cause::Network => "not measured for other programs",
             Cause::Unexplained => "derived: latency less all rows above",
         }
     }

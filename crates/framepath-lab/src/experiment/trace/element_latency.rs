@@ -23,7 +23,7 @@ use crate::traced::trace_to_end;
 
 /// Pipelines without a decoder: name of the case, and the elements behind the source, whose number of buffers is
 /// added. No element makes buffers of several times, or drops one.
-const CASES: [(&str, &str); 3] = [
+const CASES: [(&str, &str); 4] = [
     (
         "gst-convert",
         "video/x-raw,width=1280,height=720 ! videoconvert ! video/x-raw,format=RGB ! queue ! videoscale ! \
@@ -38,6 +38,11 @@ const CASES: [(&str, &str); 3] = [
         "gst-live",
         "video/x-raw,width=640,height=360,framerate=120/1 ! queue ! videobalance saturation=0.5 ! \
          fakesink sync=true",
+    ),
+    // Lists of packets: GStreamer's tracer has one time for each list.
+    (
+        "gst-rtp",
+        "video/x-raw,format=I420,width=640,height=360 ! jpegenc ! rtpjpegpay ! queue ! rtpjpegdepay ! jpegdec ! fakesink",
     ),
 ];
 
