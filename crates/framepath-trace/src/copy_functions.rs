@@ -144,7 +144,7 @@ mod tests {
         let ranges = find(std::process::id()).unwrap();
         // The loader has put the address of the chosen function into this program.
         for (name, address) in
-            [("memcpy", libc::memcpy as usize as u64), ("memmove", libc::memmove as usize as u64)]
+            [("memcpy", libc::memcpy as *const () as u64), ("memmove", libc::memmove as *const () as u64)]
         {
             let range = ranges.iter().find(|range| range.contains(&address));
             let range = range.unwrap_or_else(|| panic!("{name} at {address:x} is not in {ranges:x?}"));
