@@ -19,6 +19,7 @@ use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SystemCall};
 use crate::recording::TraceLevel;
+use crate::shown_order::Unmatched;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
@@ -60,6 +61,7 @@ pub(crate) struct CallFindings {
     pub(crate) is_limited: bool,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
+    pub(crate) unmatched: Vec<Unmatched>,
     /// Names of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
     pub(crate) lost: u64,
@@ -241,17 +243,17 @@ impl CallLog {
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
-        let (streams, ambiguous) = if is_marked {
-            (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
+        let (streams, ambiguous, unmatched) = if is_marked {
+            (MarkedFrames::of(&self.marks).ledgers(&facts), 0, Vec::new())
         } else {
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
-            let pads = pad_ledgers(&facts);
+            let (pads, unmatched) = pad_ledgers(&facts);
             match pads.is_empty() {
                 true => {
                     let found = identify(&spans, &self.names);
-                    (ledgers(&found, &facts), found.ambiguous)
+                    (ledgers(&found, &facts), found.ambiguous, found.unmatched)
                 }
-                false => (pads, 0),
+                false => (pads, 0, unmatched),
             }
         };
         CallFindings {
@@ -260,6 +262,7 @@ impl CallLog {
             codecs: facts.codecs(),
             streams,
             ambiguous,
+            unmatched,
             lost,
             probes: self.count,
             calls: Vec::new(),
@@ -298,7 +301,7 @@ mod tests {
     /// A program can write any events to the memory that it shares with the library.
     #[test]
     fn random_calls_do_no_harm() {
-        const CALLS: [Call; 14] = [
+        const CALLS: [Call; 18] = [
             Call::OpenCodec,
             Call::ReadPacket,
             Call::SendPacket,
@@ -313,6 +316,10 @@ mod tests {
             Call::OpenGraph,
             Call::PadPush,
             Call::ClockWait,
+            Call::Upload,
+            Call::Present,
+            Call::Attach,
+            Call::Commit,
         ];
         let mut random = 1u64;
         let mut below = |limit: u64| {
@@ -338,7 +345,7 @@ mod tests {
                         at_ns: if round % 2 == 0 { below(50) } else { u64::MAX - below(1 << 30) },
                         process: 1 + below(2) as i32,
                         thread: 1 + below(3) as i32,
-                        call: CALLS[below(if round % 3 == 0 { 14 } else { 9 }) as usize],
+                        call: CALLS[below(if round % 3 == 0 { 18 } else { 9 }) as usize],
                         phase: if below(2) == 0 { Phase::Enter } else { Phase::Leave },
                         object: [0, 1, 2, 3, u64::MAX][below(5) as usize],
                         data,

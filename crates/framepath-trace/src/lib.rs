@@ -61,6 +61,7 @@ mod probe_site;
 mod probes;
 mod recording;
 mod report;
+mod shown_order;
 mod spans;
 mod stage_limits;
 mod static_probes;

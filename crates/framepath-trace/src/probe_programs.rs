@@ -8,7 +8,7 @@ use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
-use crate::calls::{Call, CallItem, CallSite, Phase};
+use crate::calls::{self, Call, CallFilter, CallItem, CallSite, Phase};
 use crate::names::FILTERS;
 
 const SIGSTOP: i32 = libc::SIGSTOP;
@@ -51,14 +51,18 @@ pub(crate) const PLACE_SHIFT: i32 = 16;
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
 mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [112, 104];
+    use crate::calls;
+
+    pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [112, 104, 96];
     pub(super) const RESULT: i16 = 80;
     /// Number of the system call.
     pub(super) const SYSTEM_CALL: i16 = 120;
 }
 #[cfg(target_arch = "aarch64")]
 mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [0, 8];
+    use crate::calls;
+
+    pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [0, 8, 16];
     pub(super) const RESULT: i16 = 0;
     pub(super) const SYSTEM_CALL: i16 = 280;
 }
@@ -77,9 +81,12 @@ impl Maps<'_> {
     /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
     pub(crate) fn enter(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
+        let end = program.label();
         program.copy(R6, R1);
+        filter(&mut program, site.filter, &end);
         begin(&mut program, index as i32);
-        program.load(R8, R6, registers::ARGUMENTS[0]).load(R9, R6, registers::ARGUMENTS[1]);
+        let [object, item] = site.places.map(|place| registers::ARGUMENTS[usize::from(place)]);
+        program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
         program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
         key(&mut program, index as i32);
@@ -94,7 +101,7 @@ impl Maps<'_> {
         if site.call.is_nested() {
             self.announce(&mut program);
         }
-        program.exit(0);
+        program.place(end).exit(0);
         program
     }
 
@@ -126,9 +133,15 @@ impl Maps<'_> {
         // The function began before the probes.
         program.jump_if(R0, Condition::Equal, 0, &end);
         program.load(R8, R0, 0).load(R9, R0, 8);
+        if site.filter != CallFilter::All {
+            // The next return may be that of a call that is not recorded.
+            program.map(R1, self.running.as_fd());
+            address(&mut program, R2, KEY);
+            program.call(Helper::MapDelete);
+        }
         program.load(R1, R6, registers::RESULT).store(R10, FIELDS[3], R1);
         program.store(R10, FIELDS[0], R8);
-        if site.read_at == Phase::Leave {
+        if site.read_at == Phase::Leave || site.item == CallItem::Value {
             read_item(&mut program, site.item);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
@@ -317,6 +330,39 @@ fn begin(program: &mut Assembler, tag: i32) {
     }
 }
 
+/// Jumps to `end` if the call, whose registers are at the address in R6, is not to be recorded. Loses R0 to R5, R8 and R9.
+fn filter(program: &mut Assembler, filter: CallFilter, end: &Label) {
+    match filter {
+        CallFilter::All => {}
+        CallFilter::Surface => {
+            let is_wanted = program.label();
+            program.load(R8, R6, registers::ARGUMENTS[1]).shift_left(R8, 32).shift_right(R8, 32);
+            program.jump_if(R8, Condition::Equal, calls::ATTACH.into(), &is_wanted);
+            program.jump_if(R8, Condition::NotEqual, calls::COMMIT.into(), end);
+            program.place(is_wanted);
+            // A wl_proxy begins with the address of its wl_interface, and that with the address of its name. What cannot be
+            // read is 0.
+            program.load(R9, R6, registers::ARGUMENTS[0]);
+            for _ in 0..2 {
+                read_user(program, SCRATCH, 8);
+                program.load(R9, R10, SCRATCH);
+            }
+            read_user(program, SCRATCH, 8);
+            program.add(R9, 7);
+            read_user(program, KEY, 4);
+            for (at, shift, wanted) in [(SCRATCH, 0, *b"wl_s"), (SCRATCH, 32, *b"urfa"), (KEY, 0, *b"ace\0")] {
+                program.load(R1, R10, at).shift_left(R1, 32 - shift).shift_right(R1, 32);
+                program.jump_if(R1, Condition::NotEqual, i32::from_le_bytes(wanted), end);
+            }
+        }
+        CallFilter::NotTested => {
+            let bit = i32::from(calls::TEST_ONLY);
+            program.load(R8, R6, registers::ARGUMENTS[2]).shift_left(R8, 63 - bit).shift_right(R8, 63);
+            program.jump_if(R8, Condition::NotEqual, 0, end);
+        }
+    }
+}
+
 /// Sets `register` to an address on the stack.
 fn address(program: &mut Assembler, register: Register, at: i16) {
     program.copy(register, R10).add(register, at.into());
@@ -333,7 +379,7 @@ fn read_item(program: &mut Assembler, item: CallItem) {
         return;
     }
     program.store(R10, FIELDS[1], R9);
-    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
+    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], item.pts_offset())] {
         let Some(offset) = offset else { continue };
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);

@@ -15,7 +15,7 @@ use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKin
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
 
-use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
+use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
@@ -334,13 +334,15 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
         true => HashMap::new(),
         false => library::functions(&file.path, &names).unwrap_or_default(),
     };
-    let site = |name: &str| functions.get(name).map(|function| (function.offset, choose(&function.code)));
+    let site = |name: &str, arguments| {
+        functions.get(name).map(|function| (function.offset, choose(&function.code, arguments)))
+    };
     let calls = CALL_SITES.iter().enumerate().filter(|(_, site)| of_file(site));
     let calls = calls.filter_map(|(index, call)| {
-        let (offset, site) = site(call.symbol)?;
+        let (offset, site) = site(call.symbol, call.arguments())?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader = is_loader.then(|| site(LOADER)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
+    let loader = is_loader.then(|| site(LOADER, 0)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
     let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),
@@ -350,8 +352,8 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
     calls.chain(loader).chain(marks).collect()
 }
 
-fn choose(code: &[u8]) -> ProbeSite {
-    if cfg!(target_arch = "x86_64") { probe_site::choose(code) } else { ProbeSite::default() }
+fn choose(code: &[u8], arguments: usize) -> ProbeSite {
+    if cfg!(target_arch = "x86_64") { probe_site::choose(code, arguments) } else { ProbeSite::default() }
 }
 
 fn attach(
@@ -414,8 +416,12 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             let phase = if tag & LEAVE == 0 { Phase::Enter } else { Phase::Leave };
             let result = if phase == Phase::Leave { result as i32 } else { 0 };
             // Without an item, and for one without bytes, the time means nothing.
-            let pts = if data == 0 { NO_PTS } else { pts as i64 };
-            let call = site.call;
+            let has_time = data != 0 && site.item.pts_offset().is_some();
+            let pts = if has_time { pts as i64 } else { NO_PTS };
+            let call = match (site.filter, data) {
+                (CallFilter::Surface, data) if data == u64::from(ATTACH) => Call::Attach,
+                _ => site.call,
+            };
             ProbeEvent::Call(CallEvent { at_ns, process, thread, call, phase, object, data, pts, result })
         }
     })
