@@ -67,6 +67,7 @@ mod stage_limits;
 mod static_probes;
 mod stream_ways;
 mod thread_times;
+mod timed_wait;
 mod timeline;
 
 /// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.

@@ -10,6 +10,7 @@ use framepath_os::bpf::ring::Ring;
 
 use crate::calls::{self, Call, CallFilter, CallItem, CallSite, Phase};
 use crate::names::FILTERS;
+use crate::timed_wait::{LimitKind, TIMED_WAITS};
 
 const SIGSTOP: i32 = libc::SIGSTOP;
 const SIGCONT: i32 = libc::SIGCONT;
@@ -57,6 +58,8 @@ mod registers {
     pub(super) const RESULT: i16 = 80;
     /// Number of the system call.
     pub(super) const SYSTEM_CALL: i16 = 120;
+    /// Its arguments from the second one on: rsi, rdx, r10 and r8.
+    pub(super) const CALL_ARGUMENTS: [i16; 4] = [104, 96, 56, 72];
 }
 #[cfg(target_arch = "aarch64")]
 mod registers {
@@ -65,6 +68,7 @@ mod registers {
     pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [0, 8, 16];
     pub(super) const RESULT: i16 = 0;
     pub(super) const SYSTEM_CALL: i16 = 280;
+    pub(super) const CALL_ARGUMENTS: [i16; 4] = [8, 16, 24, 32];
 }
 
 /// Maps that the programs use.
@@ -219,10 +223,29 @@ impl Maps<'_> {
         begin(&mut program, TAG_WAITS);
         self.unless_traced(&mut program, &end);
         program.call(Helper::CurrentTask).copy(R1, R0).call(Helper::TaskRegisters).copy(R8, R0);
-        program.load(R1, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R1);
+        program.load(R7, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R7);
+        self.read_limit(&mut program);
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);
         program
+    }
+
+    /// Stores the limit of a wait: the number of the system call is in R7, the address of its registers in R8.
+    fn read_limit(&self, program: &mut Assembler) {
+        let (end, has_address) = (program.label(), program.label());
+        for wait in TIMED_WAITS {
+            let next = program.label();
+            program.jump_if(R7, Condition::NotEqual, wait.number as i32, &next);
+            program.load(R1, R8, registers::CALL_ARGUMENTS[0]).store(R10, FIELDS[1], R1);
+            program.load(R9, R8, registers::CALL_ARGUMENTS[wait.place - 1]).store(R10, FIELDS[2], R9);
+            program.jump(if wait.limit == LimitKind::Milliseconds { &end } else { &has_address });
+            program.place(next);
+        }
+        program.jump(&end);
+        program.place(has_address);
+        program.jump_if(R9, Condition::Equal, 0, &end);
+        read_user(program, FIELDS[3], 16);
+        program.place(end);
     }
 
     /// Program at the wake-up of a thread.
@@ -348,7 +371,7 @@ fn filter(program: &mut Assembler, filter: CallFilter, end: &Label) {
                 program.load(R9, R10, SCRATCH);
             }
             read_user(program, SCRATCH, 8);
-            program.add(R9, 7);
+            program.add(R9, 7).store_value(R10, KEY, 0);
             read_user(program, KEY, 4);
             for (at, shift, wanted) in [(SCRATCH, 0, *b"wl_s"), (SCRATCH, 32, *b"urfa"), (KEY, 0, *b"ace\0")] {
                 program.load(R1, R10, at).shift_left(R1, 32 - shift).shift_right(R1, 32);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
@@ -14,6 +14,7 @@ use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
+use framepath_os::time::now_ns;
 
 use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, CallSite, NO_PTS, Phase};
 use crate::library::{self, MappedFile};
@@ -24,6 +25,7 @@ use crate::probe_programs::{
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
+use crate::timed_wait::limit_ns;
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
 const RING_BYTES: usize = 4 << 20;
@@ -87,6 +89,8 @@ pub(crate) struct SystemCall {
     pub(crate) thread: i32,
     /// Number of the call; negative if the thread was in none, as for a page fault.
     pub(crate) number: i64,
+    /// Time at which the wait ends if nothing else ends it, CLOCK_MONOTONIC nanoseconds; `None` without a limit.
+    pub(crate) limit_ns: Option<u64>,
 }
 
 /// Probes of all traced processes. They end when the value is dropped.
@@ -247,14 +251,17 @@ impl Probes {
     /// (these are also among the others).
     pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
         let mut events = Vec::new();
-        self.urgent.drain(|words| events.extend(words.first_chunk().and_then(parse)));
+        let ahead_ns = realtime_ahead_ns();
+        self.urgent
+            .drain(|words| events.extend(words.first_chunk().and_then(|words| parse(words, ahead_ns))));
         events
     }
 
     /// Calls `take` with each other event since the last call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(ProbeEvent)) {
+        let ahead_ns = realtime_ahead_ns();
         self.ring.drain(|words| {
-            if let Some(event) = words.first_chunk().and_then(parse) {
+            if let Some(event) = words.first_chunk().and_then(|words| parse(words, ahead_ns)) {
                 take(event);
             }
         });
@@ -379,6 +386,12 @@ fn attach(
     })
 }
 
+/// Returns by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, nanoseconds.
+fn realtime_ahead_ns() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).saturating_sub(now_ns())
+}
+
 /// Returns the name in a record.
 fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
@@ -388,12 +401,17 @@ fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
     name
 }
 
-fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
+/// Returns the event of a record. CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by `ahead_ns`.
+fn parse(words: &[u64; 8], ahead_ns: u64) -> Option<ProbeEvent> {
     let [at_ns, ids, tag, object, data, pts, result, _] = *words;
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_WAITS => ProbeEvent::Waits(SystemCall { at_ns, thread, number: object as i64 }),
+        TAG_WAITS => {
+            let (number, limit) = (object as i64, [words[4], words[5]]);
+            let limit_ns = limit_ns(at_ns, number, limit, [words[6], words[7]], ahead_ns);
+            ProbeEvent::Waits(SystemCall { at_ns, thread, number, limit_ns })
+        }
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
         TAG_FORKED => ProbeEvent::Forked(object as u32),
         TAG_EXECUTED => ProbeEvent::Executed(process as u32),

@@ -12,7 +12,8 @@ use crate::probes::SystemCall;
 /// Why a thread waited: the system call in which it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum WaitReason {
-    /// A timer: nanosleep and its relatives. The thread wanted to wait until a time.
+    /// A timer: nanosleep and its relatives, and other waits that had a limit and that nothing ended before. The thread
+    /// wanted to wait until a time.
     Timer,
     /// A lock or a condition variable (futex).
     Lock,
@@ -202,11 +203,17 @@ pub(crate) fn timelines(
     for call in calls {
         reasons.entry(call.thread).or_default().push(call);
     }
-    let reason = |thread: i32, since_ns: u64| {
+    let reason = |thread: i32, since_ns: u64, woken_ns: u64| {
         let calls = reasons.get(&thread).map_or(&[][..], Vec::as_slice);
         let next = calls.partition_point(|call| call.at_ns < since_ns + SAME_SWITCH_NS);
         let last = calls[..next].last().filter(|call| call.at_ns + SAME_SWITCH_NS > since_ns);
-        last.map_or(WaitReason::Unknown, |call| WaitReason::of(call.number))
+        // The kernel counts a duration from a little before the switch on.
+        let is_over = |limit_ns: u64| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns;
+        match last {
+            Some(call) if call.limit_ns.is_some_and(is_over) => WaitReason::Timer,
+            Some(call) => WaitReason::of(call.number),
+            None => WaitReason::Unknown,
+        }
     };
     let mut woken: HashMap<i32, Vec<WakeUp>> = HashMap::new();
     for wake_up in wake_ups {
@@ -234,7 +241,8 @@ pub(crate) fn timelines(
                 let first = wake_ups.partition_point(|wake_up| wake_up.at_ns < since_ns);
                 let wake_up = wake_ups.get(first).filter(|wake_up| wake_up.at_ns <= at_ns);
                 let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
-                line.push(since_ns, woken_ns, Doing::Waiting(reason(thread, since_ns)), by);
+                let doing = Doing::Waiting(reason(thread, since_ns, woken_ns));
+                line.push(since_ns, woken_ns, doing, by);
                 line.push(woken_ns, at_ns, Doing::Woken, 0);
             }
             was => line.push(since_ns, at_ns, was, 0),
@@ -279,6 +287,7 @@ mod tests {
     use super::*;
 
     const FUTEX: Doing = Doing::Waiting(WaitReason::Lock);
+    const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
 
     fn event(thread: i32, at_ns: u64, kind: ThreadEventKind) -> ThreadEvent {
         ThreadEvent { process: 1, thread, at_ns, kind }
@@ -301,7 +310,7 @@ mod tests {
             event(1, 95, ThreadEventKind::Ended),
         ];
         let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex }];
+        let calls = [SystemCall { at_ns: 19, thread: 1, number: libc::SYS_futex, limit_ns: None }];
         let lines = timelines(&events, &calls, &wake_ups, 100);
         let all: Vec<_> =
             lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
@@ -314,6 +323,12 @@ mod tests {
             (90, 95, Running),
         ];
         assert_eq!(all, wanted);
+        // With a limit, the same wait ends by a timer, or because a thread ends it before.
+        for (limit_ns, wanted) in [(45, TIMER), (45 + SAME_SWITCH_NS + 1, FUTEX)] {
+            let calls = [SystemCall { limit_ns: Some(limit_ns), ..calls[0] }];
+            let lines = timelines(&events, &calls, &wake_ups, 100);
+            assert_eq!(lines[&1].between(20, 45).map(|part| part.doing).collect::<Vec<_>>(), [wanted]);
+        }
         let cut: Vec<_> =
             lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);
