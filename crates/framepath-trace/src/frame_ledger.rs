@@ -279,7 +279,7 @@ impl Stream<'_> {
                 let graph = frame.filter.and_then(|(_, output)| output);
                 let last = frame.write.or(graph).or(frame.receive);
                 let from = before(last).unwrap_or(first.thread);
-                let way = (Part::Way { from, to: first.thread }, first.enter_ns);
+                let way = (Part::WayToWindow { from, to: first.thread }, first.enter_ns);
                 let show = (Part::Thread { thread: first.thread, pool: false }, spans[present].leave_ns);
                 (vec![way, show], first.thread)
             }

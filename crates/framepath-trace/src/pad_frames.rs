@@ -184,7 +184,7 @@ fn sink(last: &CallSpan, present: Option<&CallSpan>) -> Vec<(Vec<PartUntil>, i32
     let own = |thread| Part::Thread { thread, pool: false };
     let Some(present) = present else { return vec![(vec![(own(last.thread), last.leave_ns)], last.thread)] };
     // Some sinks show the picture in a thread of their own.
-    let way = Part::Way { from: last.thread, to: present.thread };
+    let way = Part::WayToWindow { from: last.thread, to: present.thread };
     let end_ns = last.leave_ns.min(present.enter_ns);
     vec![
         (vec![(own(last.thread), end_ns)], last.thread),
@@ -202,9 +202,10 @@ fn show<'a>(
     for frame in routes.iter_mut().flat_map(|route| &mut route.frames) {
         let last = frame.last();
         let calls = shown.get(&last.thread).map_or(&[][..], Vec::as_slice);
-        let end = calls.partition_point(|call| spans[*call].leave_ns <= last.leave_ns);
-        let call = calls[..end].last().map(|call| &spans[*call]);
-        frame.present = call.filter(|call| call.enter_ns >= last.enter_ns);
+        // The first one: a sink shows a buffer when the pipeline is paused, and once more when it plays.
+        let next = calls.partition_point(|call| spans[*call].enter_ns < last.enter_ns);
+        let call = calls.get(next).map(|call| &spans[*call]);
+        frame.present = call.filter(|call| call.leave_ns <= last.leave_ns);
     }
     if routes.iter().flat_map(|route| &route.frames).any(|frame| frame.present.is_some()) {
         return None;
