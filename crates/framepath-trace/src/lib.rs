@@ -17,9 +17,10 @@
 //! | `probes`, `probe_programs`, `library`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
-//! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
+//! | `spans`, `timeline`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
+//! | `shown_order` | frames in the pictures of a window, by their order |
 //! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |

@@ -345,7 +345,7 @@ mod tests {
             LIBRARY.windows(name.len()).any(|window| window == name)
         };
         let is_shown = |site: &&CallSite| matches!(site.call.outer(), Call::Upload | Call::Present);
-        let (shown, others): (Vec<_>, Vec<_>) = CALL_SITES.iter().partition(is_shown);
+        let (shown, others): (Vec<&CallSite>, Vec<&CallSite>) = CALL_SITES.iter().partition(is_shown);
         assert!(!shown.is_empty() && !shown.iter().any(|site| defines(site.symbol)));
         let missing: Vec<&str> =
             others.iter().map(|site| site.symbol).filter(|name| !defines(name)).collect();

@@ -373,7 +373,8 @@ fn filter(program: &mut Assembler, filter: CallFilter, end: &Label) {
             read_user(program, SCRATCH, 8);
             program.add(R9, 7).store_value(R10, KEY, 0);
             read_user(program, KEY, 4);
-            for (at, shift, wanted) in [(SCRATCH, 0, *b"wl_s"), (SCRATCH, 32, *b"urfa"), (KEY, 0, *b"ace\0")] {
+            for (at, shift, wanted) in [(SCRATCH, 0, *b"wl_s"), (SCRATCH, 32, *b"urfa"), (KEY, 0, *b"ace\0")]
+            {
                 program.load(R1, R10, at).shift_left(R1, 32 - shift).shift_right(R1, 32);
                 program.jump_if(R1, Condition::NotEqual, i32::from_le_bytes(wanted), end);
             }

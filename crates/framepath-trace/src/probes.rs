@@ -349,7 +349,8 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
         let (offset, site) = site(call.symbol, call.arguments())?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader = is_loader.then(|| site(LOADER, 0)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
+    let loader =
+        is_loader.then(|| site(LOADER, 0)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
     let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),

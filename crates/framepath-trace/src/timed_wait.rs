@@ -70,7 +70,8 @@ pub(crate) fn limit_ns(
     if has_address && limit == 0 {
         return None;
     }
-    let time_ns = |unit_ns: u64| words[0].checked_mul(1_000_000_000)?.checked_add(words[1].checked_mul(unit_ns)?);
+    let time_ns =
+        |unit_ns: u64| words[0].checked_mul(1_000_000_000)?.checked_add(words[1].checked_mul(unit_ns)?);
     match wait.limit {
         // -1 is without a limit.
         LimitKind::Milliseconds => {
@@ -94,7 +95,9 @@ mod tests {
 
     #[test]
     fn a_limit_is_a_time_or_a_duration_or_none() {
-        let of = |number, operation, limit, words| limit_ns(5_000_000_000, number, [operation, limit], words, 1000);
+        let of = |number, operation, limit, words| {
+            limit_ns(5_000_000_000, number, [operation, limit], words, 1000)
+        };
         let futex = |operation, limit| of(libc::SYS_futex, operation, limit, [6, 7]);
         assert_eq!(futex(FUTEX_WAIT_BITSET | FUTEX_PRIVATE, 8), Some(6_000_000_007));
         assert_eq!(futex(FUTEX_WAIT_BITSET | FUTEX_PRIVATE | FUTEX_REALTIME, 8), Some(5_999_999_007));

@@ -102,7 +102,8 @@ impl Stage {
         let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
         let head = lines.next().unwrap();
         let rows: Vec<Vec<&str>> = lines.collect();
-        let cell = |row: &[&str], name: &str| row[head.iter().position(|cell| *cell == name).unwrap()].to_owned();
+        let cell =
+            |row: &[&str], name: &str| row[head.iter().position(|cell| *cell == name).unwrap()].to_owned();
         let time = |row: &[&str], name: &str| cell(row, name).parse::<u64>().unwrap();
         let shown = rows.iter().filter(|row| cell(row, "stage") == "present");
         let mut frames: Vec<Shown> = shown
