@@ -26,7 +26,7 @@ framepath_testkit::tests! {
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     marks::a_program_names_its_frames_itself,
     windows::ffplay_shows_each_frame_that_is_in_its_texture,
-    windows::mpv_shows_frames_in_their_order,
+    windows::mpv_is_matched_only_if_it_shows_each_frame_once,
     windows::a_pipeline_shows_the_buffer_of_its_sink,
     attach::a_running_program_is_traced_and_goes_on,
     attach::the_last_seconds_of_a_running_program_are_shown,

@@ -144,7 +144,7 @@ fn check(figures: &Value, frames: &[Shown], pictures: &[Picture]) {
     assert_eq!(figures["trace"]["ambiguous"], 0, "{figures}");
 }
 
-/// Each picture comes at its time: the row says so, and no other cause.
+/// Returns the time for which the median frame waits in a stage for its own time, microseconds.
 fn paced_us(figures: &Value, stage: usize) -> f64 {
     figures["rows"][0]["hops"][stage]["causes_us"]["paced"].as_f64().unwrap_or(0.0)
 }
@@ -169,14 +169,21 @@ pub(crate) fn ffplay_shows_each_frame_that_is_in_its_texture() -> Tested {
     Ok(())
 }
 
-pub(crate) fn mpv_shows_frames_in_their_order() -> Tested {
+pub(crate) fn mpv_is_matched_only_if_it_shows_each_frame_once() -> Tested {
     let stage = Stage::new()?;
     needs_program("mpv", "mpv")?;
     let clip = stage.file("clip.mp4");
     let player = ["mpv", "--no-config", "--no-audio", "--really-quiet", "--vo=x11", "--framedrop=no", &clip];
     let (figures, frames, pictures) = stage.play(&[], &player);
+    // When the server exposes the new window late, mpv draws the first picture once more: then nothing is matched.
+    if pictures.len() != FRAMES {
+        let note = format!("present: {} pictures shown, {FRAMES} frames: not matched", pictures.len());
+        assert!(figures["notes"].as_array().unwrap().contains(&note.into()), "{figures}");
+        assert_eq!(stages(&figures["rows"][0]), ["demux mov", "decode mpeg4"]);
+        assert!(frames.is_empty());
+        return Ok(());
+    }
     check(&figures, &frames, &pictures);
-    assert_eq!(frames.len(), FRAMES);
     assert_eq!(stages(&figures["rows"][0]), ["demux mov", "decode mpeg4", "present"]);
     assert!(paced_us(&figures, 2) > 0.0, "{figures}");
     Ok(())
