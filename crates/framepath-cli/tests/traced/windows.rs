@@ -55,7 +55,7 @@ impl Stage {
         }
         let stage = Stage { folder, server, numbers: Vec::new() };
         let luma = "geq=lum='if(mod(floor(N/pow(2,floor(X/32))),2),235,16)':cb=128:cr=128";
-        let input = format!("nullsrc=s=256x64:r=10:d={}", FRAMES / 10);
+        let input = format!("nullsrc=s=256x64:r=25:d={}", FRAMES as f64 / 25.0);
         let clip = stage.file("clip.mp4");
         let output = ["-c:v", "mpeg4", "-bf", "2", "-qscale:v", "2", "-pix_fmt", "yuv420p", "-y", &clip];
         ffmpeg(&[&["-f", "lavfi", "-i", &input, "-vf", luma], &output[..]].concat());
