@@ -6,6 +6,7 @@
 //! - [`clip`] and [`in_checkout`] find files of the checkout; [`program`] finds a program that cargo built.
 //! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
 //! - [`until`] waits for a condition, and [`within_deadline`] for a function, with a time limit.
+//! - [`display`] starts an X server and a window manager.
 //! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
 //! - [`mp4`] changes files where the tool's options differ between its versions.
 //! - [`mod@conformance`] is the suite that every link and host passes.
@@ -18,6 +19,7 @@ mod checkout;
 mod command;
 pub mod conformance;
 mod deadline;
+pub mod display;
 mod ffmpeg;
 pub mod harness;
 pub mod mp4;

@@ -44,6 +44,8 @@ pub(crate) enum Part {
     Thread { thread: i32, pool: bool },
     /// The frame is on the way from one thread to another, or to the same one.
     Way { from: i32, to: i32 },
+    /// The frame is on the way to a thread that shows it at its time.
+    WayToWindow { from: i32, to: i32 },
     /// The codec keeps the frame.
     Held,
     /// The codec's own threads share the frames.
@@ -195,14 +197,15 @@ impl TraceFacts<'_> {
                 ledger.span(row, place, from_ns, to_ns);
                 self.add_thread(row, thread, pool, from_ns, to_ns, ledger);
             }
-            Part::Way { from, to } if from == to => {
+            Part::Way { from, to } | Part::WayToWindow { from, to } if from == to => {
                 // While the thread has calls for others, the frame waits for it.
                 let busy_ns = self.busy_until(to, from_ns, to_ns);
                 row.queue_ns += busy_ns - from_ns;
                 ledger.span(row, SpanPlace::Inside(Cause::Queue), from_ns, busy_ns);
                 self.add(row, Part::Thread { thread: to, pool: false }, busy_ns, to_ns, ledger);
             }
-            Part::Way { from, to } => self.add_way(row, (from, to), from_ns, to_ns, ledger),
+            Part::Way { from, to } => self.add_way(row, (from, to), (from_ns, to_ns), false, ledger),
+            Part::WayToWindow { from, to } => self.add_way(row, (from, to), (from_ns, to_ns), true, ledger),
         }
     }
 
@@ -212,13 +215,13 @@ impl TraceFacts<'_> {
         calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns)
     }
 
-    /// Adds the time in which a frame passes from one thread to another one.
+    /// Adds the time in which a frame passes from one thread to another one, which shows it or not.
     fn add_way(
         &self,
         row: &mut Row,
         (from, to): (i32, i32),
-        from_ns: u64,
-        to_ns: u64,
+        (from_ns, to_ns): (u64, u64),
+        is_shown: bool,
         ledger: &mut StreamLedger,
     ) {
         // The first thread has handed over the frame before it goes on with another one. If it had to wake up the second
@@ -239,9 +242,9 @@ impl TraceFacts<'_> {
             }
         }
         // While the second thread has calls for others, the frame waits in a queue. It leaves a full one at the latest when
-        // the second thread ends the first one's wait for room.
+        // the second thread ends the first one's wait for room. A player makes room behind its wait for the frame's own time.
         let busy_ns = self.busy_until(to, handed_ns, to_ns);
-        let line = self.timelines.get(&from);
+        let line = self.timelines.get(&from).filter(|_| !is_shown);
         let busy_ns = line
             .and_then(|line| line.last_end(busy_ns, to_ns, |wait| wait.is_ended_by(to)))
             .unwrap_or(busy_ns);
@@ -374,6 +377,11 @@ mod tests {
     /// blocked, paced. The second thread has a call for another frame until `busy_ns`; the first one's next call
     /// begins at `next_ns`.
     fn way(first: Timeline, second: Timeline, busy_ns: u64, next_ns: u64) -> [u64; 5] {
+        causes(Part::Way { from: FIRST, to: SECOND }, first, second, busy_ns, next_ns)
+    }
+
+    /// Returns the causes of this way.
+    fn causes(part: Part, first: Timeline, second: Timeline, busy_ns: u64, next_ns: u64) -> [u64; 5] {
         let span = |thread, enter_ns, leave_ns| CallSpan {
             call: Call::SendFrame,
             process: 1,
@@ -389,8 +397,7 @@ mod tests {
         let (timelines, names) = (HashMap::from([(FIRST, first), (SECOND, second)]), ObjectNames::default());
         let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
         let mut ledger = StreamLedger::default();
-        let part = (Part::Way { from: FIRST, to: SECOND }, 200);
-        facts.add_frame(&mut ledger, 0, 100, vec![(vec![part], SECOND)]);
+        facts.add_frame(&mut ledger, 0, 100, vec![(vec![(part, 200)], SECOND)]);
         let row = ledger.rows[0];
         [row.compute_ns, row.queue_ns, row.wakeup_ns, row.blocked_ns, row.paced_ns]
     }
@@ -422,7 +429,10 @@ mod tests {
             line(&[(0, 110, Doing::Running, 0), (110, 170, LOCK, SECOND), (170, 300, Doing::Running, 0)]);
         let second =
             line(&[(0, 130, Doing::Running, 0), (130, 165, TIMER, 0), (165, 200, Doing::Running, 0)]);
-        assert_eq!(way(first, second, 130, 180), [30, 70, 0, 0, 0]);
+        assert_eq!(way(first.clone(), second.clone(), 130, 180), [30, 70, 0, 0, 0]);
+        // A window's thread waits for the frame's own time before it makes room.
+        let shown = Part::WayToWindow { from: FIRST, to: SECOND };
+        assert_eq!(causes(shown, first, second, 130, 180), [35, 30, 0, 0, 35]);
     }
 
     #[test]

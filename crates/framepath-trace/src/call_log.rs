@@ -21,6 +21,7 @@ use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
 use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SwitchOut};
 use crate::recording::TraceLevel;
+use crate::shown_order::Unmatched;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
@@ -65,6 +66,7 @@ pub(crate) struct CallFindings {
     pub(crate) is_limited: bool,
     pub(crate) streams: Vec<StreamLedger>,
     pub(crate) ambiguous: u64,
+    pub(crate) unmatched: Vec<Unmatched>,
     /// Names of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
     /// CPU clocks of threads during the recording, nanoseconds.
@@ -287,17 +289,17 @@ impl CallLog {
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
         facts.sampled.clone_from(sampled);
-        let (mut streams, mut ambiguous) = if is_marked {
-            (MarkedFrames::of(&self.marks).ledgers(&facts), 0)
+        let (mut streams, mut ambiguous, unmatched) = if is_marked {
+            (MarkedFrames::of(&self.marks).ledgers(&facts), 0, Vec::new())
         } else {
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
-            let pads = pad_ledgers(&facts);
+            let (pads, unmatched) = pad_ledgers(&facts);
             match pads.is_empty() {
                 true => {
                     let found = identify(&spans, &self.names);
-                    (ledgers(&found, &facts), found.ambiguous)
+                    (ledgers(&found, &facts), found.ambiguous, found.unmatched)
                 }
-                false => (pads, 0),
+                false => (pads, 0, unmatched),
             }
         };
         let codecs = facts.codecs();
@@ -317,6 +319,7 @@ impl CallLog {
             codecs,
             streams,
             ambiguous,
+            unmatched,
             clocks: HashMap::new(),
             lost,
             probes: self.count,
@@ -360,7 +363,7 @@ mod tests {
     /// A program can write any events to the memory that it shares with the library.
     #[test]
     fn random_calls_do_no_harm() {
-        const CALLS: [Call; 14] = [
+        const CALLS: [Call; 18] = [
             Call::OpenCodec,
             Call::ReadPacket,
             Call::SendPacket,
@@ -375,6 +378,10 @@ mod tests {
             Call::OpenGraph,
             Call::PadPush,
             Call::ClockWait,
+            Call::Upload,
+            Call::Present,
+            Call::Attach,
+            Call::Commit,
         ];
         let mut random = 1u64;
         let mut below = |limit: u64| {
@@ -400,7 +407,7 @@ mod tests {
                         at_ns: if round % 2 == 0 { below(50) } else { u64::MAX - below(1 << 30) },
                         process: 1 + below(2) as i32,
                         thread: 1 + below(3) as i32,
-                        call: CALLS[below(if round % 3 == 0 { 14 } else { 9 }) as usize],
+                        call: CALLS[below(if round % 3 == 0 { 18 } else { 9 }) as usize],
                         phase: if below(2) == 0 { Phase::Enter } else { Phase::Leave },
                         object: [0, 1, 2, 3, u64::MAX][below(5) as usize],
                         data,

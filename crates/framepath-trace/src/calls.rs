@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions of FFmpeg's libraries and of GStreamer at which frames and packets change hands, and the events of their
-//! calls.
+//! Functions of FFmpeg's libraries and of GStreamer at which frames and packets change hands, those with which programs show
+//! pictures, and the events of their calls.
 //!
-//! Source of the offsets: the public headers of FFmpeg (they are equal in versions 4 to 8) and of GStreamer 1.0.
+//! Source of the offsets: the public headers of FFmpeg (they are equal in versions 4 to 8) and of GStreamer 1.0. Source of
+//! the arguments: the public headers of libX11, libXext, libXv, libXpresent, libxcb, SDL 2, EGL, GLX, libwayland and libdrm.
 
 /// Function whose calls are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -39,6 +40,16 @@ pub enum Call {
     PadPush,
     /// `gst_clock_id_wait(GstClockID, GstClockTimeDiff *)`: a sink waits for the time of a buffer.
     ClockWait,
+    /// `SDL_UpdateYUVTexture(SDL_Texture *, const SDL_Rect *, const Uint8 *, ...)` and its relatives: the picture goes into a
+    /// texture, which the next [`Call::Present`] of the thread shows.
+    Upload,
+    /// A picture is given to the server of the display, or to the display itself: `XPutImage`, `SDL_RenderPresent`,
+    /// `eglSwapBuffers` and others.
+    Present,
+    /// `wl_surface.attach`: a surface of Wayland gets a picture, which the next [`Call::Commit`] shows.
+    Attach,
+    /// `wl_surface.commit`.
+    Commit,
     /// Time in which a thread has a frame that the program names itself.
     Mark,
 }
@@ -53,6 +64,14 @@ impl Call {
     pub fn is_nested(self) -> bool {
         self == Call::PadPush
     }
+
+    /// Returns the function as one of whose implementations this one counts: a call of it inside another one is left out.
+    pub(crate) fn outer(self) -> Call {
+        match self {
+            Call::Attach | Call::Commit => Call::Present,
+            call => call,
+        }
+    }
 }
 
 /// Moment of a call.
@@ -65,7 +84,7 @@ pub enum Phase {
     Leave,
 }
 
-/// Kind of a function's second argument.
+/// Kind of a function's item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallItem {
     /// An argument that is not read.
@@ -78,6 +97,8 @@ pub enum CallItem {
     Buffer,
     /// A `GstBufferList`; its first buffer stands for all of them.
     BufferList,
+    /// A number, or the address of the bytes itself; it has no time.
+    Value,
 }
 
 /// Offset of the address of the array in a `GstBufferList`, which is no public struct: equal in GStreamer 1.6 to 1.26. The
@@ -87,7 +108,29 @@ pub(crate) const LIST_BUFFERS: i32 = 64;
 /// Offset of the number of buffers in a `GstBufferList`, 32 bits.
 pub(crate) const LIST_LENGTH: i32 = 72;
 
-/// How a function is observed. The first argument, the object, tells streams apart; the second is the item.
+/// Calls of a function that are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallFilter {
+    /// All.
+    All,
+    /// Requests of Wayland, with the number of the request in the second argument: [`ATTACH`] and [`COMMIT`] of a
+    /// `wl_surface`.
+    Surface,
+    /// Without the flag [`TEST_ONLY`] in the third argument.
+    NotTested,
+}
+
+/// Number of the request `wl_surface.attach`.
+pub const ATTACH: u8 = 1;
+/// Number of the request `wl_surface.commit`.
+pub const COMMIT: u8 = 6;
+/// Number of the bit `DRM_MODE_ATOMIC_TEST_ONLY`.
+pub const TEST_ONLY: u8 = 8;
+
+/// Greatest number of arguments of a function that are looked at.
+pub const ARGUMENTS: usize = 3;
+
+/// How a function is observed. One argument, the object, tells streams or windows apart; another one is the item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSite {
     /// The function.
@@ -96,10 +139,22 @@ pub struct CallSite {
     pub library: &'static str,
     /// Name of the function in the library's symbol table.
     pub symbol: &'static str,
-    /// Its second argument.
+    /// Its item.
     pub item: CallItem,
     /// Moment at which the item has the bytes.
     pub read_at: Phase,
+    /// Places of the object and of the item in the list of its arguments, from 0 on.
+    pub places: [u8; 2],
+    /// Its calls that are recorded.
+    pub filter: CallFilter,
+}
+
+impl CallSite {
+    /// Returns the number of its first arguments that are looked at.
+    pub(crate) fn arguments(&self) -> usize {
+        let places = usize::from(self.places[0].max(self.places[1])) + 1;
+        if self.filter == CallFilter::NotTested { ARGUMENTS } else { places }
+    }
 }
 
 impl CallItem {
@@ -109,17 +164,17 @@ impl CallItem {
         match self {
             CallItem::Packet => Some(24),
             CallItem::Frame => Some(0),
-            CallItem::Buffer | CallItem::BufferList | CallItem::None => None,
+            CallItem::Buffer | CallItem::BufferList | CallItem::Value | CallItem::None => None,
         }
     }
 
-    /// Returns the offset of the presentation time in the item.
-    pub fn pts_offset(self) -> i32 {
+    /// Returns the offset of the presentation time in the item; `None` if it has none.
+    pub fn pts_offset(self) -> Option<i32> {
         match self {
-            CallItem::Packet => 8,
-            CallItem::Frame => 136,
-            CallItem::Buffer | CallItem::BufferList => 72,
-            CallItem::None => 0,
+            CallItem::Packet => Some(8),
+            CallItem::Frame => Some(136),
+            CallItem::Buffer | CallItem::BufferList => Some(72),
+            CallItem::Value | CallItem::None => None,
         }
     }
 }
@@ -131,11 +186,29 @@ const fn site(
     item: CallItem,
     read_at: Phase,
 ) -> CallSite {
-    CallSite { call, library, symbol, item, read_at }
+    CallSite { call, library, symbol, item, read_at, places: [0, 1], filter: CallFilter::All }
+}
+
+/// Function that gets the address of a picture's first plane, and puts the picture into the texture that is its first argument.
+const fn upload(library: &'static str, symbol: &'static str) -> CallSite {
+    let site = site(Call::Upload, library, symbol, CallItem::Value, Phase::Enter);
+    CallSite { places: [0, 2], ..site }
+}
+
+/// Function that shows a picture in the window that is its argument `window`.
+const fn present(library: &'static str, symbol: &'static str, window: u8) -> CallSite {
+    let site = site(Call::Present, library, symbol, CallItem::Value, Phase::Enter);
+    CallSite { places: [window, window], ..site }
+}
+
+/// Function that sends a request of Wayland.
+const fn request(symbol: &'static str) -> CallSite {
+    let site = site(Call::Commit, "libwayland-client", symbol, CallItem::Value, Phase::Enter);
+    CallSite { filter: CallFilter::Surface, ..site }
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 18] = [
+pub const CALL_SITES: [CallSite; 37] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -154,6 +227,26 @@ pub const CALL_SITES: [CallSite; 18] = [
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push_list", CallItem::BufferList, Phase::Enter),
     site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),
+    upload("libSDL", "SDL_UpdateYUVTexture"),
+    upload("libSDL", "SDL_UpdateNVTexture"),
+    upload("libSDL", "SDL_UpdateTexture"),
+    present("libSDL", "SDL_RenderPresent", 0),
+    present("libSDL", "SDL_UpdateWindowSurface", 0),
+    present("libX11.so", "XPutImage", 1),
+    present("libXext", "XShmPutImage", 1),
+    present("libXv.so", "XvPutImage", 2),
+    present("libXv.so", "XvShmPutImage", 2),
+    present("libXpresent", "XPresentPixmap", 1),
+    present("libxcb.so", "xcb_put_image", 2),
+    present("libxcb-shm", "xcb_shm_put_image", 1),
+    present("libxcb-present", "xcb_present_pixmap", 1),
+    present("libEGL.so", "eglSwapBuffers", 1),
+    present("libGLX.so", "glXSwapBuffers", 1),
+    // Of libwayland 1.20 and newer, and of older ones: all other functions with requests call these.
+    request("wl_proxy_marshal_array_flags"),
+    request("wl_proxy_marshal_array_constructor_versioned"),
+    present("libdrm.so", "drmModePageFlip", 1),
+    CallSite { filter: CallFilter::NotTested, ..present("libdrm.so", "drmModeAtomicCommit", 0) },
 ];
 
 /// One moment of a call. Times are CLOCK_MONOTONIC nanoseconds.
@@ -169,9 +262,9 @@ pub struct CallEvent {
     pub call: Call,
     /// Moment of the call.
     pub phase: Phase,
-    /// First argument.
+    /// Argument that tells streams or windows apart.
     pub object: u64,
-    /// Address of the item's bytes; 0 if it has none or was not read at this moment.
+    /// Address of the item's bytes, or the item itself; 0 if it has none or was not read at this moment.
     pub data: u64,
     /// Presentation time of the item; `NO_PTS` if it has none or was not read at this moment.
     pub pts: i64,

@@ -106,7 +106,10 @@ impl StreamLedger {
 const LONG_NS: u64 = 4 * SAMPLE_NS;
 
 /// Stages, in the order of a frame's way.
-const STAGES: [&str; 5] = ["demux", "decode", "filter", "encode", "mux"];
+const STAGES: [&str; 6] = ["demux", "decode", "filter", "encode", "mux", PRESENT];
+
+/// Name of the stage that ends when the frame has been given to the display or its server.
+pub(crate) const PRESENT: &str = "present";
 
 /// Makes the ledger of each stream, the one with the most frames first.
 pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
@@ -144,7 +147,12 @@ impl Stream<'_> {
         let uses = |stage: usize| self.frames.iter().filter(|frame| self.has(frame, stage)).count();
         let most = (0..STAGES.len()).map(uses).max().unwrap_or(0);
         // A stage that few frames reach is none of the stream's: packets of the end, a first try.
-        let stages: Vec<usize> = (0..STAGES.len()).filter(|stage| 2 * uses(*stage) > most).collect();
+        let is_used = |stage: &usize| 2 * uses(*stage) > most;
+        // A player shows its frames, however many it drops.
+        let is_player = !(3..5).any(|stage| is_used(&stage));
+        let stages: Vec<usize> = (0..STAGES.len())
+            .filter(|stage| is_used(stage) || *stage == 5 && is_player && uses(5) > 0)
+            .collect();
         let mut ledger = StreamLedger {
             process: self.frames.first().map_or(0, |frame| frame.decoder.0),
             from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
@@ -175,7 +183,8 @@ impl Stream<'_> {
             1 => frame.receive.is_some(),
             2 => frame.filter.is_some_and(|(_, output)| output.is_some()),
             3 => frame.encode.is_some_and(|(_, output)| output.is_some()),
-            _ => frame.write.is_some(),
+            4 => frame.write.is_some(),
+            _ => frame.present.is_some(),
         }
     }
 
@@ -187,7 +196,8 @@ impl Stream<'_> {
             1 => Some(frame.send),
             2 => frame.filter.map(|(input, _)| input),
             3 => frame.encode.map(|(input, _)| input),
-            _ => frame.write,
+            4 => frame.write,
+            _ => None,
         });
         let name = call.and_then(|call| {
             let span = &spans[call];
@@ -291,14 +301,24 @@ impl Stream<'_> {
                 frame.filter.and_then(|(_, output)| output).or(frame.receive),
                 true,
             ),
-            _ => {
+            4 => {
                 let write = &spans[frame.write.unwrap_or(frame.send)];
                 let from = before(frame.encode.and_then(|(_, output)| output)).unwrap_or(write.thread);
                 let way = (Part::Way { from, to: write.thread }, write.enter_ns);
-                (
-                    vec![way, (Part::Thread { thread: write.thread, pool: false }, write.leave_ns)],
-                    write.thread,
-                )
+                // A muxer that is a window shows the frame inside.
+                let shown = frame.present.map(|(upload, present)| spans[upload.unwrap_or(present)].enter_ns);
+                let end_ns = shown.unwrap_or(write.leave_ns).min(write.leave_ns);
+                (vec![way, (Part::Thread { thread: write.thread, pool: false }, end_ns)], write.thread)
+            }
+            _ => {
+                let (upload, present) = frame.present.unwrap_or((None, frame.send));
+                let first = &spans[upload.unwrap_or(present)];
+                let graph = frame.filter.and_then(|(_, output)| output);
+                let last = frame.write.or(graph).or(frame.receive);
+                let from = before(last).unwrap_or(first.thread);
+                let way = (Part::WayToWindow { from, to: first.thread }, first.enter_ns);
+                let show = (Part::Thread { thread: first.thread, pool: false }, spans[present].leave_ns);
+                (vec![way, show], first.thread)
             }
         }
     }

@@ -5,6 +5,9 @@
 //! a frame by the address of its first plane from the decoder to the filters and from them to the encoder, and by its
 //! presentation time inside decoders, filters and encoders. What cannot be told apart is counted and never guessed.
 //!
+//! A frame is shown by the first call that shows the texture into which its bytes were put; without such textures, by the
+//! call that [`crate::shown_order`] finds.
+//!
 //! A decoded frame may go several ways: through several graphs, to several ends of one graph, to several encoders. There is
 //! a [`TracedFrame`] for each way; those of one decoded frame have the same [`TracedFrame::send`].
 
@@ -12,6 +15,7 @@ use std::collections::HashMap;
 
 use crate::calls::{Call, NO_PTS};
 use crate::names::{Media, ObjectNames};
+use crate::shown_order::{Unmatched, show_in_order};
 use crate::spans::CallSpan;
 
 /// One video frame on one way, from its packet on. Each call is an index in the list of spans.
@@ -33,6 +37,8 @@ pub(crate) struct TracedFrame {
     pub(crate) encode: Option<(usize, Option<usize>)>,
     /// Call that wrote the packet.
     pub(crate) write: Option<usize>,
+    /// Calls that put the frame into a texture, if there is one, and that showed it first.
+    pub(crate) present: Option<(Option<usize>, usize)>,
 }
 
 /// Frames of a recording, in the order in which their packets were sent to the decoder.
@@ -41,6 +47,8 @@ pub(crate) struct Identified {
     pub(crate) frames: Vec<TracedFrame>,
     /// Number of outputs of decoders, filters and encoders that belong to no frame or to several.
     pub(crate) ambiguous: u64,
+    /// Pictures that are not matched to frames.
+    pub(crate) unmatched: Vec<Unmatched>,
 }
 
 /// Greatest number of frames that wait in one decoder, graph or encoder; older ones have been dropped inside.
@@ -59,18 +67,22 @@ pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
         inside: HashMap::new(),
         graphs: HashMap::new(),
         sinks: HashMap::new(),
+        textures: HashMap::new(),
+        writes: HashMap::new(),
     };
     // A call's item is known at its begin, or only at its end.
     let mut moments: Vec<(u64, usize)> = Vec::with_capacity(spans.len());
     for (index, span) in spans.iter().enumerate() {
         let at_begin =
-            matches!(span.call, Call::SendPacket | Call::FilterInput | Call::SendFrame | Call::WritePacket);
+            matches!(span.call, Call::SendPacket | Call::FilterInput | Call::SendFrame | Call::WritePacket)
+                || matches!(span.call, Call::Upload | Call::Present);
         moments.push((if at_begin { span.enter_ns } else { span.leave_ns }, index));
     }
     moments.sort_unstable();
     for (_, index) in moments {
         state.step(index);
     }
+    show_in_order(&mut state.found, spans);
     state.found
 }
 
@@ -92,6 +104,10 @@ struct Identification<'a> {
     graphs: HashMap<(i32, u64), Vec<Passing>>,
     /// End of a graph from which each encoder has got its last frame.
     sinks: HashMap<(i32, u64), Option<u64>>,
+    /// Frame of each texture that was not shown yet, by the thread and the texture, with the call that put it there.
+    textures: HashMap<(i32, u64), (usize, usize)>,
+    /// Frame that each thread wrote last.
+    writes: HashMap<i32, usize>,
 }
 
 /// Frame with its bytes at one address.
@@ -149,15 +165,55 @@ impl Identification<'_> {
             Call::WritePacket if has_item => {
                 if let Some(frame) = self.packet.remove(&of_process(span.data)) {
                     self.found.frames[frame].write = Some(index);
+                    self.writes.insert(span.thread, frame);
                 }
             }
+            Call::Upload if has_item => {
+                let texture = (span.thread, span.object);
+                match self.holder(&span) {
+                    Some(frame) => self.textures.insert(texture, (frame, index)),
+                    None => self.textures.remove(&texture),
+                };
+            }
+            Call::Present => self.present(index, &span),
             _ => {}
         }
     }
 
+    /// Notes that a thread shows a picture.
+    fn present(&mut self, index: usize, span: &CallSpan) {
+        let frames = &mut self.found.frames;
+        // A frame that is shown twice, by its texture or by a new picture of it, is shown by the first call.
+        self.textures.retain(|(thread, _), (frame, upload)| {
+            if *thread == span.thread {
+                frames[*frame].present.get_or_insert((Some(*upload), index));
+            }
+            *thread != span.thread
+        });
+        let Some(frame) = self.writes.get(&span.thread).map(|frame| &mut frames[*frame]) else { return };
+        // A muxer that is a window.
+        let is_inside = frame.write.is_some_and(|write| self.spans[write].leave_ns >= span.leave_ns);
+        if is_inside {
+            frame.present.get_or_insert((None, index));
+        }
+    }
+
+    /// Returns the frame whose bytes a call gets that shows them; `None` if there is none, or if there are several.
+    fn holder(&mut self, span: &CallSpan) -> Option<usize> {
+        let holders = self.holders.get(&(span.process, span.data))?;
+        let has_filtered = holders.iter().any(|holder| holder.is_filtered);
+        let mut fitting = holders.iter().filter(|holder| holder.is_filtered == has_filtered);
+        let found = fitting.next().filter(|_| fitting.next().is_none());
+        if found.is_none() {
+            self.found.ambiguous += 1;
+        }
+        found.map(|holder| holder.frame)
+    }
+
     /// Returns the index of a new frame that goes another way than `frame` from the next call on, at its encoder at the latest.
     fn another_way(&mut self, frame: usize) -> usize {
-        let way = TracedFrame { encode: None, write: None, ..self.found.frames[frame].clone() };
+        let way =
+            TracedFrame { encode: None, write: None, present: None, ..self.found.frames[frame].clone() };
         self.found.frames.push(way);
         self.found.frames.len() - 1
     }

@@ -18,9 +18,10 @@
 //! | `copy_functions` | functions in which samples of the threads are copies |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
-//! | `spans`, `timeline`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
+//! | `spans`, `timeline`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
+//! | `shown_order` | frames in the pictures of a window, by their order |
 //! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `device_calls`, `device_programs`, `device_frames`, `device_ledger` | buffers of V4L2 devices, by the kernel's tracepoints |
 //! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
@@ -69,11 +70,13 @@ mod probe_site;
 mod probes;
 mod recording;
 mod report;
+mod shown_order;
 mod spans;
 mod stage_limits;
 mod static_probes;
 mod stream_ways;
 mod thread_times;
+mod timed_wait;
 mod timeline;
 
 /// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.

@@ -93,7 +93,8 @@ impl ObjectNames {
     /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
-        if self.given.contains(&key) {
+        let is_shown = matches!(event.call.outer(), Call::Upload | Call::Present);
+        if is_shown || self.given.contains(&key) {
             return;
         }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
@@ -126,6 +127,10 @@ impl ObjectNames {
             | Call::FilterOutput
             | Call::ReceivePacket
             | Call::ClockWait
+            | Call::Upload
+            | Call::Present
+            | Call::Attach
+            | Call::Commit
             | Call::Mark => None,
         };
         if let Some(named) = named {

@@ -3,14 +3,15 @@
 //!
 //! A buffer is known by its presentation time; elements keep it. Buffers of one time that pass a pad one after the other are
 //! parts of one frame, such as its RTP packets. The time between two pads of a frame's way belongs to the element between
-//! them, that after the last pad to the sink.
+//! them, that after the last pad to the sink, until it shows the frame.
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::Call;
-use crate::frame_ledger::{StreamLedger, complete};
+use crate::frame_ledger::{PRESENT, StreamLedger, complete};
 use crate::names::Pad;
+use crate::shown_order::{Unmatched, shown_in_order};
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
 
@@ -55,7 +56,7 @@ impl Passage<'_> {
 }
 
 /// Makes the ledger of the way to each sink, the one with the most frames first.
-pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
+pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unmatched>) {
     let mut processes: BTreeMap<i32, BTreeMap<u64, Passage<'_>>> = BTreeMap::new();
     for span in facts.spans.iter().filter(|span| span.call == Call::PadPush) {
         let Some(pad) = facts.names.pad(span.process, span.object) else { continue };
@@ -65,18 +66,23 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> Vec<StreamLedger> {
             passage.add(span);
         }
     }
-    let mut ledgers: Vec<StreamLedger> = Vec::new();
+    let mut shown: HashMap<i32, Vec<usize>> = HashMap::new();
+    for (index, span) in facts.spans.iter().enumerate().filter(|(_, span)| span.call == Call::Present) {
+        shown.entry(span.thread).or_default().push(index);
+    }
+    let (mut ledgers, mut unmatched) = (Vec::new(), Vec::new());
     for passages in processes.values() {
         let passages: Vec<&Passage<'_>> =
             passages.values().filter(|passage| !passage.calls.is_empty()).collect();
         let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| follows(passage, next));
-        for end in passages.iter().filter(is_end) {
-            ledgers.push(ledger(&way(&passages, end), facts));
-        }
+        let mut routes: Vec<Route<'_>> =
+            passages.iter().filter(is_end).map(|end| Route::of(&way(&passages, end), facts)).collect();
+        unmatched.extend(show(&mut routes, &shown, facts.spans));
+        ledgers.extend(routes.into_iter().map(|route| route.ledger(facts)));
     }
-    ledgers.retain(|ledger| ledger.frames > 0);
+    ledgers.retain(|ledger: &StreamLedger| ledger.frames > 0);
     ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
-    ledgers
+    (ledgers, unmatched)
 }
 
 /// True if the buffers of `pad` go on through `next`: the same element is between them, or one of them belongs to the
@@ -108,40 +114,146 @@ fn way<'a>(passages: &[&'a Passage<'a>], end: &'a Passage<'a>) -> Vec<&'a Passag
     way
 }
 
-fn ledger(way: &[&Passage<'_>], facts: &TraceFacts<'_>) -> StreamLedger {
-    // The sides of ghost pads are no elements: buffers pass them at once.
-    let is_real = |at: usize| !is_ghost(way[at], way);
-    let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
-    let (Some(first), Some(last)) = (pads.first(), way.last()) else { return StreamLedger::default() };
-    let mut names: Vec<String> = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
-    names.push(last.pad.next_name.clone());
-    let process = facts.spans.iter().find(|span| span.object == first.address).map_or(0, |span| span.process);
-    let mut ledger = StreamLedger { process, from: first.pad.name.clone(), ..StreamLedger::default() };
-    let Some(range) = facts.limits.of(&names) else { return ledger };
-    ledger.limit(names, &range);
-    let mut times: Vec<(u64, i64)> = first
-        .calls
-        .iter()
-        .filter_map(|(time, calls)| calls.map(|calls| (calls.first.enter_ns, *time)))
-        .collect();
-    times.sort_unstable();
-    for (number, (birth_ns, time)) in times.into_iter().enumerate() {
-        let calls: Option<Vec<PadCalls>> =
-            pads.iter().map(|pad| pad.calls.get(&time).copied().flatten()).collect();
-        let Some(calls) = calls.filter(|calls| calls.is_sorted_by_key(|calls| calls.first.enter_ns)) else {
-            ledger.others += 1;
-            continue;
-        };
-        let mut stages: Vec<(Vec<PartUntil>, i32)> =
-            calls.windows(2).map(|pair| (element(&pair[0], &pair[1], facts), pair[1].first.thread)).collect();
-        let last = calls[calls.len() - 1];
-        let thread = last.first.thread;
-        stages.push((vec![(Part::Thread { thread, pool: false }, last.end_ns)], thread));
-        let (birth_ns, stages) = cut(stages, range.clone(), birth_ns);
-        facts.add_frame(&mut ledger, number as u64, birth_ns, stages);
+/// Way to a sink, with the buffers that passed it.
+struct Route<'a> {
+    process: i32,
+    /// Element from which the buffers come.
+    from: String,
+    /// Elements that they pass.
+    names: Vec<String>,
+    /// Buffers that passed all pads, in the order in which they came to the first one.
+    frames: Vec<PadFrame<'a>>,
+    /// Number of buffers that did not.
+    others: u64,
+}
+
+/// Buffer that passed all pads of a way.
+struct PadFrame<'a> {
+    /// Number among the buffers that came to the first pad.
+    number: u64,
+    birth_ns: u64,
+    /// Calls of each pad.
+    calls: Vec<PadCalls>,
+    /// Call that showed it.
+    present: Option<&'a CallSpan>,
+}
+
+impl PadFrame<'_> {
+    fn last(&self) -> PadCalls {
+        self.calls[self.calls.len() - 1]
     }
-    complete(&mut ledger, facts);
-    ledger
+}
+
+impl<'a> Route<'a> {
+    fn of(way: &[&Passage<'_>], facts: &TraceFacts<'a>) -> Route<'a> {
+        // The sides of ghost pads are no elements: buffers pass them at once.
+        let is_real = |at: usize| !is_ghost(way[at], way);
+        let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
+        let mut route =
+            Route { process: 0, from: String::new(), names: Vec::new(), frames: Vec::new(), others: 0 };
+        let (Some(first), Some(last)) = (pads.first(), way.last()) else { return route };
+        route.names = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
+        route.names.push(last.pad.next_name.clone());
+        route.from = first.pad.name.clone();
+        let process = facts.spans.iter().find(|span| span.object == first.address);
+        route.process = process.map_or(0, |span| span.process);
+        let mut times: Vec<(u64, i64)> = first
+            .calls
+            .iter()
+            .filter_map(|(time, calls)| calls.map(|calls| (calls.first.enter_ns, *time)))
+            .collect();
+        times.sort_unstable();
+        for (number, (birth_ns, time)) in (0..).zip(times) {
+            let calls: Option<Vec<PadCalls>> =
+                pads.iter().map(|pad| pad.calls.get(&time).copied().flatten()).collect();
+            match calls.filter(|calls| calls.is_sorted_by_key(|calls| calls.first.enter_ns)) {
+                Some(calls) => route.frames.push(PadFrame { number, birth_ns, calls, present: None }),
+                None => route.others += 1,
+            }
+        }
+        route
+    }
+
+    /// Makes the ledger. If a buffer was shown, those that were not did not get to the end.
+    fn ledger(self, facts: &TraceFacts<'_>) -> StreamLedger {
+        let Route { process, from, mut names, frames, others } = self;
+        let mut ledger = StreamLedger { process, from, others, ..StreamLedger::default() };
+        let is_shown = frames.iter().any(|frame| frame.present.is_some());
+        if is_shown {
+            names.push(PRESENT.to_owned());
+        }
+        let Some(range) = facts.limits.of(&names) else { return ledger };
+        ledger.limit(names, &range);
+        for frame in frames {
+            if is_shown && frame.present.is_none() {
+                ledger.others += 1;
+                continue;
+            }
+            let mut stages: Vec<(Vec<PartUntil>, i32)> = frame
+                .calls
+                .windows(2)
+                .map(|pair| (element(&pair[0], &pair[1], facts), pair[1].first.thread))
+                .collect();
+            stages.extend(sink(&frame.last(), frame.present));
+            let (birth_ns, stages) = cut(stages, range.clone(), frame.birth_ns);
+            facts.add_frame(&mut ledger, frame.number, birth_ns, stages);
+        }
+        complete(&mut ledger, facts);
+        ledger
+    }
+}
+
+/// Returns the parts of a frame's time in the sink to which `last` gives it, and, if it was shown, in the stage behind that.
+fn sink(last: &PadCalls, present: Option<&CallSpan>) -> Vec<(Vec<PartUntil>, i32)> {
+    let thread = last.first.thread;
+    let own = |thread| Part::Thread { thread, pool: false };
+    let Some(present) = present else { return vec![(vec![(own(thread), last.end_ns)], thread)] };
+    // Some sinks show the picture in a thread of their own.
+    let way = Part::WayToWindow { from: thread, to: present.thread };
+    let end_ns = last.end_ns.min(present.enter_ns);
+    vec![
+        (vec![(own(thread), end_ns)], thread),
+        (vec![(way, present.enter_ns), (own(present.thread), present.leave_ns)], present.thread),
+    ]
+}
+
+/// Finds the calls that showed the buffers of a process: inside the sink's call, or in the order of the buffers if a sink has
+/// another thread for that. `shown` has the indices of each thread's calls that show pictures.
+fn show<'a>(
+    routes: &mut [Route<'a>],
+    shown: &HashMap<i32, Vec<usize>>,
+    spans: &'a [CallSpan],
+) -> Option<Unmatched> {
+    for frame in routes.iter_mut().flat_map(|route| &mut route.frames) {
+        let last = frame.last();
+        let calls = shown.get(&last.first.thread).map_or(&[][..], Vec::as_slice);
+        // The first one: a sink shows a buffer when the pipeline is paused, and once more when it plays.
+        let next = calls.partition_point(|call| spans[*call].enter_ns < last.first.enter_ns);
+        let call = calls.get(next).map(|call| &spans[*call]);
+        frame.present = call.filter(|call| call.leave_ns <= last.end_ns);
+    }
+    if routes.iter().flat_map(|route| &route.frames).any(|frame| frame.present.is_some()) {
+        return None;
+    }
+    let mut unmatched: Option<Unmatched> = None;
+    let mut fitting = Vec::new();
+    for (index, route) in routes.iter_mut().enumerate() {
+        route.frames.sort_by_key(|frame| frame.last().first.enter_ns);
+        let ready_ns: Vec<u64> = route.frames.iter().map(|frame| frame.last().first.enter_ns).collect();
+        match shown_in_order(spans, route.process, &ready_ns) {
+            Some(Ok(calls)) => fitting.push((index, calls)),
+            Some(Err(other)) if unmatched.is_none_or(|most| most.frames < other.frames) => {
+                unmatched = Some(other);
+            }
+            _ => {}
+        }
+    }
+    // Sound has sinks, too.
+    let [(index, calls)] = &fitting[..] else { return unmatched };
+    for (frame, call) in routes[*index].frames.iter_mut().zip(calls) {
+        frame.present = Some(&spans[*call]);
+    }
+    None
 }
 
 /// True if the pad is a side of a ghost pad: its parent is the pad's other side, or it is the parent's.
@@ -203,7 +315,7 @@ mod tests {
         }
         let running = ThreadStretch { from_ns: 0, to_ns: 10_000, doing: Doing::Running, by: 0, stolen_ns: 0 };
         let timelines = HashMap::from([1, 2].map(|thread| (thread, Timeline::of(vec![running]))));
-        pad_ledgers(&TraceFacts::new(&spans, &timelines, &names, &[])).remove(0)
+        pad_ledgers(&TraceFacts::new(&spans, &timelines, &names, &[])).0.remove(0)
     }
 
     fn stages(ledger: &StreamLedger) -> Vec<(u64, u64, u64)> {

@@ -8,8 +8,9 @@ use framepath_os::bpf::assembler::{Assembler, Condition, Helper, Label, Register
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
-use crate::calls::{Call, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
+use crate::calls::{self, Call, CallFilter, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
 use crate::names::FILTERS;
+use crate::timed_wait::{LimitKind, TIMED_WAITS};
 
 const SIGSTOP: i32 = libc::SIGSTOP;
 const SIGCONT: i32 = libc::SIGCONT;
@@ -36,7 +37,7 @@ pub(crate) const STASH: i16 = RECORD - 24;
 pub(crate) const SCRATCH: i16 = RECORD - 32;
 
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
-pub(crate) const TAG_SWITCHED: i32 = 0x1000;
+pub(crate) const TAG_WAITS: i32 = 0x1000;
 pub(crate) const TAG_WOKEN: i32 = 0x1001;
 pub(crate) const TAG_FORKED: i32 = 0x1002;
 pub(crate) const TAG_EXECUTED: i32 = 0x1003;
@@ -45,6 +46,7 @@ pub(crate) const TAG_MARKED: i32 = 0x1005;
 pub(crate) const TAG_MARKED_END: i32 = 0x1006;
 pub(crate) const TAG_QUEUED: i32 = 0x1007;
 pub(crate) const TAG_DEQUEUED: i32 = 0x1008;
+pub(crate) const TAG_PREEMPTED: i32 = 0x1009;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
@@ -54,19 +56,26 @@ pub(crate) const PLACE_SHIFT: i32 = 16;
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [112, 104];
+    use crate::calls;
+
+    pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [112, 104, 96];
     pub(super) const RESULT: i16 = 80;
     /// Number of the system call.
     pub(super) const SYSTEM_CALL: i16 = 120;
     /// First argument of the system call.
     pub(crate) const DESCRIPTOR: i16 = 112;
+    /// Its arguments from the second one on: rsi, rdx, r10 and r8.
+    pub(super) const CALL_ARGUMENTS: [i16; 4] = [104, 96, 56, 72];
 }
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod registers {
-    pub(super) const ARGUMENTS: [i16; 2] = [0, 8];
+    use crate::calls;
+
+    pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [0, 8, 16];
     pub(super) const RESULT: i16 = 0;
     pub(super) const SYSTEM_CALL: i16 = 280;
     pub(crate) const DESCRIPTOR: i16 = 272;
+    pub(super) const CALL_ARGUMENTS: [i16; 4] = [8, 16, 24, 32];
 }
 
 /// Maps that the programs use.
@@ -83,9 +92,12 @@ impl Maps<'_> {
     /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
     pub(crate) fn enter(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
+        let end = program.label();
         program.copy(R6, R1);
+        filter(&mut program, site.filter, &end);
         begin(&mut program, index as i32);
-        program.load(R8, R6, registers::ARGUMENTS[0]).load(R9, R6, registers::ARGUMENTS[1]);
+        let [object, item] = site.places.map(|place| registers::ARGUMENTS[usize::from(place)]);
+        program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
         program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
         key(&mut program, index as i32);
@@ -100,7 +112,7 @@ impl Maps<'_> {
         if site.call.is_nested() {
             self.announce(&mut program);
         }
-        program.exit(0);
+        program.place(end).exit(0);
         program
     }
 
@@ -132,9 +144,15 @@ impl Maps<'_> {
         // The function began before the probes.
         program.jump_if(R0, Condition::Equal, 0, &end);
         program.load(R8, R0, 0).load(R9, R0, 8);
+        if site.filter != CallFilter::All {
+            // The next return may be that of a call that is not recorded.
+            program.map(R1, self.running.as_fd());
+            address(&mut program, R2, KEY);
+            program.call(Helper::MapDelete);
+        }
         program.load(R1, R6, registers::RESULT).store(R10, FIELDS[3], R1);
         program.store(R10, FIELDS[0], R8);
-        if site.read_at == Phase::Leave {
+        if site.read_at == Phase::Leave || site.item == CallItem::Value {
             read_item(&mut program, site.item);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
@@ -207,19 +225,43 @@ impl Maps<'_> {
     /// `clock`, and why it waits if it does.
     pub(crate) fn switch(&self, clock: u32) -> Assembler {
         let mut program = Assembler::new();
-        let end = program.label();
-        // Arguments: preempt, prev, next, and since Linux 5.18 the state of prev; 0 is runnable.
-        program.load(R9, R1, 24);
-        begin(&mut program, TAG_SWITCHED);
+        let (end, send) = (program.label(), program.label());
+        program.copy(R6, R1);
+        begin(&mut program, TAG_PREEMPTED);
         self.unless_traced(&mut program, &end);
-        program.store(R10, FIELDS[2], R9).call(Helper::CurrentTask).copy(R9, R0);
+        program.call(Helper::CurrentTask).copy(R9, R0);
         address(&mut program, R1, FIELDS[1]);
         program.set(R2, 8).copy(R3, R9).add(R3, clock as i32).call(Helper::ReadKernel);
+        // Arguments: preempt, prev, next, and since Linux 5.18 the state of prev; 0 is runnable.
+        program.load(R1, R6, 24).jump_if(R1, Condition::Equal, 0, &send);
+        program.store_value(R10, TAG, TAG_WAITS);
         program.copy(R1, R9).call(Helper::TaskRegisters).copy(R8, R0);
-        program.load(R1, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R1);
+        program.load(R7, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R7);
+        self.read_limit(&mut program);
+        program.place(send);
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);
         program
+    }
+
+    /// Stores the limit of a wait: the number of the system call is in R7, the address of its registers in R8.
+    fn read_limit(&self, program: &mut Assembler) {
+        let (end, has_address) = (program.label(), program.label());
+        for wait in TIMED_WAITS {
+            let next = program.label();
+            program.jump_if(R7, Condition::NotEqual, wait.number as i32, &next);
+            // The number of the call needs half a word; the operation of a futex has the other half.
+            program.load(R1, R8, registers::CALL_ARGUMENTS[0]).shift_left(R1, 32);
+            program.or(R1, wait.number as i32).store(R10, FIELDS[0], R1);
+            program.load(R9, R8, registers::CALL_ARGUMENTS[wait.place - 1]).store(R10, FIELDS[2], R9);
+            program.jump(if wait.limit == LimitKind::Milliseconds { &end } else { &has_address });
+            program.place(next);
+        }
+        program.jump(&end);
+        program.place(has_address);
+        program.jump_if(R9, Condition::Equal, 0, &end);
+        read_user(program, FIELDS[3], 16);
+        program.place(end);
     }
 
     /// Program at the wake-up of a thread.
@@ -327,6 +369,40 @@ fn begin(program: &mut Assembler, tag: i32) {
     }
 }
 
+/// Jumps to `end` if the call, whose registers are at the address in R6, is not to be recorded. Loses R0 to R5, R8 and R9.
+fn filter(program: &mut Assembler, filter: CallFilter, end: &Label) {
+    match filter {
+        CallFilter::All => {}
+        CallFilter::Surface => {
+            let is_wanted = program.label();
+            program.load(R8, R6, registers::ARGUMENTS[1]).shift_left(R8, 32).shift_right(R8, 32);
+            program.jump_if(R8, Condition::Equal, calls::ATTACH.into(), &is_wanted);
+            program.jump_if(R8, Condition::NotEqual, calls::COMMIT.into(), end);
+            program.place(is_wanted);
+            // A wl_proxy begins with the address of its wl_interface, and that with the address of its name. What cannot be
+            // read is 0.
+            program.load(R9, R6, registers::ARGUMENTS[0]);
+            for _ in 0..2 {
+                read_user(program, SCRATCH, 8);
+                program.load(R9, R10, SCRATCH);
+            }
+            read_user(program, SCRATCH, 8);
+            program.add(R9, 7).store_value(R10, KEY, 0);
+            read_user(program, KEY, 4);
+            for (at, shift, wanted) in [(SCRATCH, 0, *b"wl_s"), (SCRATCH, 32, *b"urfa"), (KEY, 0, *b"ace\0")]
+            {
+                program.load(R1, R10, at).shift_left(R1, 32 - shift).shift_right(R1, 32);
+                program.jump_if(R1, Condition::NotEqual, i32::from_le_bytes(wanted), end);
+            }
+        }
+        CallFilter::NotTested => {
+            let bit = i32::from(calls::TEST_ONLY);
+            program.load(R8, R6, registers::ARGUMENTS[2]).shift_left(R8, 63 - bit).shift_right(R8, 63);
+            program.jump_if(R8, Condition::NotEqual, 0, end);
+        }
+    }
+}
+
 /// Sets `register` to an address on the stack.
 pub(crate) fn address(program: &mut Assembler, register: Register, at: i16) {
     program.copy(register, R10).add(register, at.into());
@@ -347,7 +423,7 @@ fn read_item(program: &mut Assembler, item: CallItem) {
         read_first_buffer(program, &end);
     }
     program.store(R10, FIELDS[1], R9);
-    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], Some(item.pts_offset()))] {
+    for (field, offset) in [(FIELDS[1], item.data_offset()), (FIELDS[2], item.pts_offset())] {
         let Some(offset) = offset else { continue };
         address(program, R1, field);
         program.set(R2, 8).copy(R3, R9).add(R3, offset).call(Helper::ReadUser);

@@ -6,7 +6,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
@@ -14,18 +14,20 @@ use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::{children, running};
+use framepath_os::time::now_ns;
 
-use crate::calls::{CALL_SITES, Call, CallEvent, CallSite, NO_PTS, Phase};
+use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, CallSite, NO_PTS, Phase};
 use crate::device_calls::DeviceCall;
 use crate::device_programs::DeviceProbes;
 use crate::library::{self, MappedFile};
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
     LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_DEQUEUED, TAG_EXECUTED, TAG_FORKED, TAG_LOADED,
-    TAG_MARKED, TAG_MARKED_END, TAG_QUEUED, TAG_SWITCHED, TAG_WOKEN,
+    TAG_MARKED, TAG_MARKED_END, TAG_PREEMPTED, TAG_QUEUED, TAG_WAITS, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
+use crate::timed_wait::limit_ns;
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
 const RING_BYTES: usize = 4 << 20;
@@ -89,11 +91,19 @@ pub(crate) enum ProbeEvent {
 pub(crate) struct SwitchOut {
     pub(crate) at_ns: u64,
     pub(crate) thread: i32,
-    /// Number of the system call in which the thread began to wait, negative if it was in none, as for a page fault;
-    /// `None` if it could run on.
-    pub(crate) wait: Option<i64>,
+    /// System call in which the thread began to wait; `None` if it could run on.
+    pub(crate) wait: Option<SystemCall>,
     /// CPU clock of the thread, nanoseconds.
     pub(crate) clock_ns: u64,
+}
+
+/// System call in which a thread waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SystemCall {
+    /// Number of the call; negative if the thread was in none, as for a page fault.
+    pub(crate) number: i64,
+    /// Time at which the wait ends if nothing else ends it, CLOCK_MONOTONIC nanoseconds; `None` without a limit.
+    pub(crate) limit_ns: Option<u64>,
 }
 
 /// Probes of all traced processes. They end when the value is dropped.
@@ -265,19 +275,22 @@ impl Probes {
     /// (these are also among the others).
     pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
         let mut events = Vec::new();
-        self.urgent.drain(|words| events.extend(words.first_chunk().and_then(parse)));
+        let ahead_ns = realtime_ahead_ns();
+        self.urgent
+            .drain(|words| events.extend(words.first_chunk().and_then(|words| parse(words, ahead_ns))));
         events
     }
 
     /// Calls `take` with each other event since the last call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(ProbeEvent)) {
+        let ahead_ns = realtime_ahead_ns();
         self.ring.drain(|words| {
             let tag = words.get(2).map_or(0, |tag| *tag as i32);
             let event = match tag {
                 TAG_QUEUED | TAG_DEQUEUED => {
                     DeviceCall::parse(words, tag == TAG_DEQUEUED).map(ProbeEvent::Device)
                 }
-                _ => words.first_chunk().and_then(parse),
+                _ => words.first_chunk().and_then(|words| parse(words, ahead_ns)),
             };
             if let Some(event) = event {
                 take(event);
@@ -360,13 +373,16 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
         true => HashMap::new(),
         false => library::functions(&file.path, &names).unwrap_or_default(),
     };
-    let site = |name: &str| functions.get(name).map(|function| (function.offset, choose(&function.code)));
+    let site = |name: &str, arguments| {
+        functions.get(name).map(|function| (function.offset, choose(&function.code, arguments)))
+    };
     let calls = CALL_SITES.iter().enumerate().filter(|(_, site)| of_file(site));
     let calls = calls.filter_map(|(index, call)| {
-        let (offset, site) = site(call.symbol)?;
+        let (offset, site) = site(call.symbol, call.arguments())?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader = is_loader.then(|| site(LOADER)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
+    let loader =
+        is_loader.then(|| site(LOADER, 0)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
     let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),
@@ -376,8 +392,8 @@ fn probed(file: &MappedFile) -> Vec<Probed> {
     calls.chain(loader).chain(marks).collect()
 }
 
-fn choose(code: &[u8]) -> ProbeSite {
-    if cfg!(target_arch = "x86_64") { probe_site::choose(code) } else { ProbeSite::default() }
+fn choose(code: &[u8], arguments: usize) -> ProbeSite {
+    if cfg!(target_arch = "x86_64") { probe_site::choose(code, arguments) } else { ProbeSite::default() }
 }
 
 fn attach(
@@ -403,6 +419,12 @@ fn attach(
     })
 }
 
+/// Returns by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, nanoseconds.
+fn realtime_ahead_ns() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since_epoch.as_nanos()).unwrap_or(u64::MAX).saturating_sub(now_ns())
+}
+
 /// Returns the name in a record.
 fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
     let mut name = [0; NAME_BYTES];
@@ -412,14 +434,17 @@ fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
     name
 }
 
-fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
+/// Returns the event of a record. CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by `ahead_ns`.
+fn parse(words: &[u64; 8], ahead_ns: u64) -> Option<ProbeEvent> {
     let [at_ns, ids, tag, object, data, pts, result, _] = *words;
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_SWITCHED => {
-            // The third field is the state of the thread.
-            let wait = (pts != 0).then_some(object as i64);
+        TAG_PREEMPTED => ProbeEvent::Switched(SwitchOut { at_ns, thread, wait: None, clock_ns: data }),
+        TAG_WAITS => {
+            let number = i64::from(object as i32);
+            let limit_ns = limit_ns(at_ns, number, [object >> 32, words[5]], [words[6], words[7]], ahead_ns);
+            let wait = Some(SystemCall { number, limit_ns });
             ProbeEvent::Switched(SwitchOut { at_ns, thread, wait, clock_ns: data })
         }
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
@@ -444,8 +469,12 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             let phase = if tag & LEAVE == 0 { Phase::Enter } else { Phase::Leave };
             let result = if phase == Phase::Leave { result as i32 } else { 0 };
             // Without an item, and for one without bytes, the time means nothing.
-            let pts = if data == 0 { NO_PTS } else { pts as i64 };
-            let call = site.call;
+            let has_time = data != 0 && site.item.pts_offset().is_some();
+            let pts = if has_time { pts as i64 } else { NO_PTS };
+            let call = match (site.filter, data) {
+                (CallFilter::Surface, data) if data == u64::from(ATTACH) => Call::Attach,
+                _ => site.call,
+            };
             ProbeEvent::Call(CallEvent { at_ns, process, thread, call, phase, object, data, pts, result })
         }
     })

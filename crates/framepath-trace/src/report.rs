@@ -14,6 +14,7 @@ use crate::call_log::CallFindings;
 use crate::calls::CallEvent;
 use crate::frame_ledger::StreamLedger;
 use crate::recording::TraceLevel;
+use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
 
 /// Number of threads in the text; the others are summed up.
@@ -67,6 +68,9 @@ pub struct TraceReport {
     /// True if the recording was [limited](crate::Recording::within) to some stages.
     #[serde(skip)]
     pub is_limited: bool,
+    /// Pictures of windows that are not matched with frames, a sentence for each process.
+    #[serde(skip)]
+    pub(crate) unmatched: Vec<String>,
     /// Calls of the libraries, in the order of their times; empty at level `threads`.
     #[serde(skip)]
     pub calls: Vec<CallEvent>,
@@ -90,7 +94,8 @@ impl TraceReport {
             row.clock_ns = frames.clocks.get(&row.thread).copied();
         }
         threads.sort_by_key(|row| (Reverse(row.cpu_ns()), row.thread));
-        let CallFindings { ambiguous, streams, calls, is_limited, .. } = frames;
+        let CallFindings { ambiguous, unmatched, streams, calls, is_limited, .. } = frames;
+        let unmatched = unmatched.into_iter().map(Unmatched::note).collect();
         TraceReport {
             program,
             level,
@@ -102,6 +107,7 @@ impl TraceReport {
             probes,
             streams,
             is_limited,
+            unmatched,
             calls,
         }
     }
@@ -116,6 +122,7 @@ impl TraceReport {
         if self.ambiguous > 0 {
             notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
         }
+        notes.extend(self.unmatched.iter().cloned());
         if self.level != TraceLevel::Threads && self.streams.is_empty() {
             notes.push(if self.is_limited {
                 "no frame was seen between the named stages; without --from and --to, the table has all stages".to_owned()

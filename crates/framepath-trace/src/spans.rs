@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Calls with their begin and end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::calls::{Call, CallEvent, NO_PTS, Phase};
 
@@ -31,7 +31,7 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
     let mut running: HashMap<(i32, Call), Vec<Option<usize>>> = HashMap::new();
     let mut is_finished = Vec::new();
     for event in events {
-        let inside = running.entry((event.thread, event.call)).or_default();
+        let inside = running.entry((event.thread, event.call.outer())).or_default();
         match event.phase {
             Phase::Enter if !inside.is_empty() && !event.call.is_nested() => inside.push(None),
             Phase::Enter => {
@@ -70,7 +70,28 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
         is_same && span.enter_ns >= open.enter_ns && span.leave_ns <= open.leave_ns
     };
     spans.retain(|span| !opens.iter().any(|open| is_inside(span, open)));
+    let spans = pictures(spans);
     debug_assert!(spans.iter().all(|span| span.data != 0 || span.pts == NO_PTS));
+    spans
+}
+
+/// Turns the requests with which surfaces of Wayland show a new picture into presents, and leaves out the others.
+fn pictures(mut spans: Vec<CallSpan>) -> Vec<CallSpan> {
+    let mut attached: HashSet<(i32, u64)> = HashSet::new();
+    spans.retain_mut(|span| {
+        let surface = (span.process, span.object);
+        match span.call {
+            Call::Attach => {
+                attached.insert(surface);
+                false
+            }
+            Call::Commit => {
+                span.call = Call::Present;
+                attached.remove(&surface)
+            }
+            _ => true,
+        }
+    });
     spans
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn cut(
     let ends = stages.iter().flat_map(|(parts, _)| parts).map(|(_, until_ns)| *until_ns);
     let mut begin_ns = ends.fold(birth_ns, u64::max);
     if let (true, Some((parts, _))) = (range.start > 0, kept.first_mut()) {
-        if let Some((Part::Way { .. }, until_ns)) = parts.first() {
+        if let Some((Part::Way { .. } | Part::WayToWindow { .. }, until_ns)) = parts.first() {
             begin_ns = begin_ns.max(*until_ns);
             parts.remove(0);
         }
@@ -62,6 +62,8 @@ mod tests {
             let stages: Vec<String> = stages.iter().map(|stage| (*stage).to_owned()).collect();
             StageLimits { from: from.map(Into::into), to: to.map(Into::into) }.of(&stages)
         };
+        let player = ["demux mov", "decode h264", "present"];
+        assert_eq!(of(&player, Some("decode"), Some("present")), Some(1..3));
         let ffmpeg = ["demux mov", "decode h264", "filter", "mux mp4"];
         assert_eq!(of(&ffmpeg, None, None), Some(0..4));
         assert_eq!(of(&ffmpeg, Some("decode"), Some("filter")), Some(1..3));
@@ -81,6 +83,10 @@ mod tests {
         let stages = vec![(vec![work(10)], 1), (vec![way(20), work(30)], 2), (vec![way(31), work(40)], 2)];
         let (begin_ns, kept) = cut(stages.clone(), 1..2, 5);
         assert_eq!((begin_ns, kept.len(), kept[0].0.len(), kept[0].0[0].1), (20, 1, 1, 30));
+        let mut shown = stages.clone();
+        shown[2].0[0].0 = Part::WayToWindow { from: 1, to: 2 };
+        let (begin_ns, kept) = cut(shown, 2..3, 5);
+        assert_eq!((begin_ns, kept.len(), kept[0].0.len()), (31, 1, 1));
         let (begin_ns, kept) = cut(stages, 0..3, 5);
         assert_eq!((begin_ns, kept.len(), kept[1].0.len()), (5, 3, 2));
     }

@@ -12,7 +12,8 @@ use crate::probes::SwitchOut;
 /// Why a thread waited: the system call in which it did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum WaitReason {
-    /// A timer: nanosleep and its relatives. The thread wanted to wait until a time.
+    /// A timer: nanosleep and its relatives, and other waits that had a limit and that nothing ended before. The thread
+    /// wanted to wait until a time.
     Timer,
     /// A lock or a condition variable (futex).
     Lock,
@@ -229,10 +230,15 @@ impl<'a> Switches<'a> {
         (switches[last].at_ns + SAME_SWITCH_NS > at_ns).then_some((switches[last], before))
     }
 
-    /// Returns why the thread waited from `since_ns` on.
-    fn reason(&self, thread: i32, since_ns: u64) -> WaitReason {
-        let call = self.at(thread, since_ns).and_then(|(switch, _)| switch.wait);
-        call.map_or(WaitReason::Unknown, WaitReason::of)
+    /// Returns why the thread waited from `since_ns` to `woken_ns`.
+    fn reason(&self, thread: i32, since_ns: u64, woken_ns: u64) -> WaitReason {
+        // The kernel counts a duration from a little before the switch on.
+        let is_over = |limit_ns: u64| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns;
+        match self.at(thread, since_ns).and_then(|(switch, _)| switch.wait) {
+            Some(call) if call.limit_ns.is_some_and(is_over) => WaitReason::Timer,
+            Some(call) => WaitReason::of(call.number),
+            None => WaitReason::Unknown,
+        }
     }
 
     /// Returns by how much the thread's CPU clock went on in the run between the two times; `None` if that is not known.
@@ -285,7 +291,8 @@ pub(crate) fn timelines(
                 let first = wake_ups.partition_point(|wake_up| wake_up.at_ns < since_ns);
                 let wake_up = wake_ups.get(first).filter(|wake_up| wake_up.at_ns <= at_ns);
                 let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
-                line.push(since_ns, woken_ns, Doing::Waiting(switches.reason(thread, since_ns)), by);
+                let doing = Doing::Waiting(switches.reason(thread, since_ns, woken_ns));
+                line.push(since_ns, woken_ns, doing, by);
                 line.push(woken_ns, at_ns, Doing::Woken, 0);
             }
             Doing::Running => line.push_run(since_ns, at_ns, switches.clock_ns(thread, since_ns, at_ns)),
@@ -331,8 +338,10 @@ impl Timeline {
 mod tests {
     use super::Doing::{Preempted, Running, Woken};
     use super::*;
+    use crate::probes::SystemCall;
 
     const FUTEX: Doing = Doing::Waiting(WaitReason::Lock);
+    const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
 
     fn event(thread: i32, at_ns: u64, kind: ThreadEventKind) -> ThreadEvent {
         ThreadEvent { process: 1, thread, at_ns, kind }
@@ -379,7 +388,8 @@ mod tests {
             event(1, 95, ThreadEventKind::Ended),
         ];
         let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let switches = [SwitchOut { at_ns: 19, thread: 1, wait: Some(libc::SYS_futex), clock_ns: 0 }];
+        let wait = Some(SystemCall { number: libc::SYS_futex, limit_ns: None });
+        let switches = [SwitchOut { at_ns: 19, thread: 1, wait, clock_ns: 0 }];
         let lines = timelines(&events, &switches, &wake_ups, 100);
         let all: Vec<_> =
             lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
@@ -392,6 +402,13 @@ mod tests {
             (90, 95, Running),
         ];
         assert_eq!(all, wanted);
+        // With a limit, the same wait ends by a timer, or because a thread ends it before.
+        for (limit_ns, wanted) in [(45, TIMER), (45 + SAME_SWITCH_NS + 1, FUTEX)] {
+            let wait = Some(SystemCall { number: libc::SYS_futex, limit_ns: Some(limit_ns) });
+            let switches = [SwitchOut { wait, ..switches[0] }];
+            let lines = timelines(&events, &switches, &wake_ups, 100);
+            assert_eq!(lines[&1].between(20, 45).map(|part| part.doing).collect::<Vec<_>>(), [wanted]);
+        }
         let cut: Vec<_> =
             lines[&1].between(30, 46).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         assert_eq!(cut, [(30, 45, FUTEX), (45, 46, Woken)]);

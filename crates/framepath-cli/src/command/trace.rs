@@ -19,12 +19,14 @@ Examples:
   framepath trace -- ffmpeg -i clip.mp4 -vf scale=640:-2 -f null -
   framepath trace -- gst-launch-1.0 filesrc location=clip.mp4 ! decodebin ! fakesink
   framepath trace -p $(pidof mpv) --seconds 10 --from decode
+  framepath trace --from decode --to present -- ffplay clip.mp4
   framepath trace --header > framepath_frame.h
   framepath trace --json trace.json --report trace.html -- ffmpeg -i clip.mp4 out.mp4
 
 Shows where the time of each video frame went in a program that uses FFmpeg's shared libraries,
 GStreamer or a V4L2 device, and in all that it starts: by stage and by cause, for the median frame
-and the slowest one. A C or C++ program can name its frames and stages itself, with two functions (--header). Then,
+and the slowest one; in a player at level bpf, until the frame is in its window (the stage present).
+A C or C++ program can name its frames and stages itself, with two functions (--header). Then,
 for each thread, the time on a CPU, the time in which another thread had its CPU, and the time in
 which it waited. The program is not changed.
 
@@ -64,7 +66,7 @@ pub(crate) struct TraceArgs {
     #[arg(long, value_name = "STAGE")]
     from: Option<String>,
 
-    /// Last stage to show: `decode`, `filter`, or an element [default: the last one]
+    /// Last stage to show: `decode`, `filter`, `present`, or an element [default: the last one]
     #[arg(long, value_name = "STAGE")]
     to: Option<String>,
 

@@ -3,7 +3,6 @@
 
 mod eye;
 mod library;
-mod server;
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use framepath_testkit::clip;
+use framepath_testkit::display::{Manager, Xvfb};
 use framepath_testkit::harness::Tested;
-use server::{Manager, Xvfb};
 
 framepath_testkit::tests! {
     the_screen_shows_the_right_frame,

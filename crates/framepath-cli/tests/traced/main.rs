@@ -6,6 +6,7 @@ mod compare;
 mod ffmpeg;
 mod gstreamer;
 mod marks;
+mod windows;
 
 use framepath_testkit::harness::Missing;
 use framepath_testkit::{finish, framepath, run};
@@ -25,6 +26,9 @@ framepath_testkit::tests! {
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
     marks::a_program_names_its_frames_itself,
+    windows::ffplay_shows_each_frame_that_is_in_its_texture,
+    windows::mpv_is_matched_only_if_it_shows_each_frame_once,
+    windows::a_pipeline_shows_the_buffer_of_its_sink,
     attach::a_running_program_is_traced_and_goes_on,
     attach::the_last_seconds_of_a_running_program_are_shown,
     attach::a_killed_trace_leaves_the_program_alone,

@@ -1,23 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test's own X server and window manager.
+//! The tests' own X server and window manager.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 
-use framepath_testkit::harness::Missing;
+use crate::harness::Missing;
 
+/// An X server without a screen. Dropping this value kills it.
+#[derive(Debug)]
 pub struct Xvfb {
     child: Child,
     name: String,
 }
 
 impl Xvfb {
-    /// Starts a server with a screen of `size` pixels. Returns an error if Xvfb is not installed.
+    /// Starts a server with a screen of `size` pixels.
+    ///
+    /// # Errors
+    /// Xvfb is not installed.
     pub fn start(size: (u32, u32)) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &[])
     }
 
     /// Starts a server like [`Xvfb::start`], with the X extension `extension` turned off.
+    ///
+    /// # Errors
+    /// Xvfb is not installed.
     pub fn without(size: (u32, u32), extension: &str) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &["-extension", extension])
     }
@@ -36,16 +44,21 @@ impl Xvfb {
         Ok(Xvfb { child, name: format!(":{}", number.trim()) })
     }
 
+    /// Returns the server's name for `DISPLAY`.
     pub fn name(&self) -> String {
         self.name.clone()
     }
 }
 
 /// A window manager. Dropping this value kills it.
+#[derive(Debug)]
 pub struct Manager(Child);
 
 impl Manager {
-    /// Starts a window manager for the server. Returns an error if jwm is not installed.
+    /// Starts a window manager for the server.
+    ///
+    /// # Errors
+    /// jwm is not installed.
     pub fn start(server: &Xvfb) -> Result<Manager, Missing> {
         let mut command = Command::new("jwm");
         command.env("DISPLAY", server.name()).stdout(Stdio::null());
