@@ -99,12 +99,17 @@ impl Delegated {
     /// From the file system. In this case, no group made by this call is left.
     pub fn group(&self, memory_bytes: u64, threads: u64) -> io::Result<Group> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Relaxed: the numbers only have to differ.
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = self.0.join(format!("framepath-{}-{number}", std::process::id()));
-        fs::create_dir(&path)?;
-        // Only a group made here is removed at the end: a process of another pid namespace may have
-        // one of the same name.
+        let path = loop {
+            // Relaxed: the numbers only have to differ.
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = self.0.join(format!("framepath-{}-{number}", std::process::id()));
+            match fs::create_dir(&path) {
+                // A process with this id has left it when it was killed, or one of another pid namespace uses it.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => break made.map(|()| path)?,
+            }
+        };
+        // Only a group made here is removed at the end.
         let group = Group(path);
         write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
         write(&group.0.join("pids.max"), &threads.to_string())?;
@@ -201,6 +206,20 @@ mod tests {
             // The kernel's own check of the mode has decided for other users.
             may_enter(owner, own).unwrap();
         }
+    }
+
+    /// An ordinary folder has none of a cgroup's files, so making a group fails behind the making of its folder.
+    #[test]
+    fn a_group_that_a_killed_process_has_left_is_not_used() {
+        let path = tree("left", "memory pids\n");
+        let delegated = Delegated::at(&path).unwrap();
+        for number in 0..100 {
+            fs::create_dir(path.join(format!("framepath-{}-{number}", std::process::id()))).unwrap();
+        }
+        assert_eq!(delegated.group(1, 1).unwrap_err().kind(), io::ErrorKind::NotFound);
+        let left = fs::read_dir(&path).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        assert_eq!(left.count(), 100);
+        fs::remove_dir_all(path).unwrap();
     }
 
     #[test]
