@@ -7,6 +7,7 @@ use std::io::{self, ErrorKind, Write};
 use anyhow::Context;
 use framepath_model::shown::shown_lines;
 use framepath_os::process::cancel::StoppableWriter;
+use framepath_os::process::standard_output;
 
 use crate::exit_status::OutputClosed;
 
@@ -48,6 +49,7 @@ impl TextTarget {
 /// [`OutputClosed`] if the reader has closed standard output; otherwise the system's error, which is
 /// ECANCELED if a signal ended the wait for the reader.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
+    standard_output::check().context("standard output")?;
     match StoppableWriter::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(OutputClosed.into()),
         outcome => outcome.context("standard output"),

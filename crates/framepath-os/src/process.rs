@@ -31,5 +31,7 @@ pub mod sandbox;
 pub mod signal;
 #[cfg(not(any(loom, miri)))]
 pub mod spawn;
+#[cfg(not(any(loom, miri)))]
+pub mod standard_output;
 #[cfg(not(loom))]
 pub mod stop;

@@ -96,10 +96,9 @@ impl StreamLedger {
         }
         // Twice the standard deviation of a count.
         let percent = 200.0 / (samples as f64).sqrt();
-        writeln!(
-            text,
-            "copy is sampled: {samples} of the frames' samples are in memcpy or memmove (± {percent:.0} %)"
-        )
+        let error =
+            if percent < 100.0 { format!("± {percent:.0} %") } else { "too few for a figure".to_owned() };
+        writeln!(text, "copy is sampled: {samples} of the frames' samples are in memcpy or memmove ({error})")
     }
 
     /// Writes what the frames were blocked by, the longest first.

@@ -132,6 +132,23 @@ fn a_limit_of_file_sizes_is_an_error() {
 }
 
 #[test]
+fn a_closed_standard_output_is_an_error() {
+    let path = "test size=64x48 format=grey frames=3 !";
+    for arguments in [
+        &["run", "--quiet", &format!("{path} framemd5 -")][..],
+        &["run", "--quiet", &format!("{path} y4m -")],
+        &["run", "--quiet", "--json", "-", &format!("{path} null")],
+        &["run", &format!("{path} null")],
+        &["stages"],
+    ] {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", "exec \"$@\" >&-", "sh"]).arg(framepath_testkit::program()).args(arguments);
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        finish(shell).ended(1).prints("standard output").prints("Bad file descriptor");
+    }
+}
+
+#[test]
 fn a_closed_pipe_ends_a_listing_silently() {
     // The pipe never has a reader.
     let (reader, writer) = UnixStream::pair().unwrap();

@@ -8,6 +8,7 @@ use framepath_model::path::{Arg, ValueKind};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, Plane};
 use framepath_os::process::cancel::{self, StoppableWriter};
+use framepath_os::process::standard_output;
 
 use crate::error::StageError;
 
@@ -29,10 +30,11 @@ impl SinkOutput {
     /// reader.
     ///
     /// # Errors
-    /// The file cannot be opened for writing, or the wait for a reader lasts longer than 0.4 s after a
+    /// The file cannot be opened for writing, standard output is closed, or the wait for a reader lasts longer than 0.4 s after a
     /// signal. A stop request does not end the wait.
     pub(crate) fn create(target: &str) -> Result<SinkOutput, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
+            standard_output::check().map_err(StageError::io("standard output"))?;
             ("standard output".to_owned(), Box::new(StoppableWriter::new(io::stdout())))
         } else {
             let file = cancel::create(target.as_ref()).map_err(StageError::io(target))?;
