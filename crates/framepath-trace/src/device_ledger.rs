@@ -145,8 +145,11 @@ mod tests {
         call(at_ns, DeviceQueue::Capture, false, index, 0)
     }
 
+    /// Stretch of a thread: begin, end, what it did, and who ended it.
+    type Stretch = (u64, u64, Doing, i32);
+
     /// Returns the stages and the rows of these calls.
-    fn rows(calls: &[DeviceCall], lines: &[(i32, &[(u64, u64, Doing, i32)])]) -> (String, Vec<Row>) {
+    fn rows(calls: &[DeviceCall], lines: &[(i32, &[Stretch])]) -> (String, Vec<Row>) {
         let found = DeviceFrames::of(calls);
         let spans = found.spans();
         let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
@@ -170,7 +173,7 @@ mod tests {
         let stamped = |call: DeviceCall, ns: i64, done_ns| DeviceCall {
             timestamp: (0, ns / 1000),
             flags: MONOTONIC,
-            done_ns: done_ns,
+            done_ns,
             ..call
         };
         let line: &[_] =
