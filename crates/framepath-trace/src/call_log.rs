@@ -51,7 +51,7 @@ pub(crate) struct CallLog {
 /// Origin of the events.
 #[derive(Debug)]
 enum Source {
-    Probes(Probes),
+    Probes(Box<Probes>),
     /// The library in the programs: it reports neither waits nor wake-ups.
     Library(Preload),
 }
@@ -81,7 +81,7 @@ impl CallLog {
     /// # Errors
     /// As for [`Probes::new`].
     pub(crate) fn new() -> io::Result<CallLog> {
-        Ok(CallLog::of(Source::Probes(Probes::new()?)))
+        Ok(CallLog::of(Source::Probes(Box::new(Probes::new()?))))
     }
 
     /// Begins with `process`, a child that has not executed its program.

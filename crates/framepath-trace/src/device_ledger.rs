@@ -145,14 +145,16 @@ mod tests {
         call(at_ns, DeviceQueue::Capture, false, index, 0)
     }
 
+    /// Stretches of a thread: begin, end, activity, and the thread that ended a wait.
+    type Line<'a> = (i32, &'a [(u64, u64, Doing, i32)]);
+
     /// Returns the stages and the rows of these calls.
-    fn rows(calls: &[DeviceCall], lines: &[(i32, &[(u64, u64, Doing, i32)])]) -> (String, Vec<Row>) {
+    fn rows(calls: &[DeviceCall], lines: &[Line<'_>]) -> (String, Vec<Row>) {
         let found = DeviceFrames::of(calls);
         let spans = found.spans();
         let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
-        let line = |(thread, line): &(i32, &[_])| {
-            (*thread, Timeline::of(line.iter().copied().map(stretch).collect()))
-        };
+        let line =
+            |(thread, line): &Line<'_>| (*thread, Timeline::of(line.iter().copied().map(stretch).collect()));
         let timelines = lines.iter().map(line).collect();
         let names = ObjectNames::default();
         let mut ledgers = found.ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]));
@@ -170,7 +172,7 @@ mod tests {
         let stamped = |call: DeviceCall, ns: i64, done_ns| DeviceCall {
             timestamp: (0, ns / 1000),
             flags: MONOTONIC,
-            done_ns: done_ns,
+            done_ns,
             ..call
         };
         let line: &[_] =
