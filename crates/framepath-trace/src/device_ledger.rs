@@ -145,17 +145,16 @@ mod tests {
         call(at_ns, DeviceQueue::Capture, false, index, 0)
     }
 
-    /// Stretch of a thread: begin, end, what it did, and who ended it.
-    type Stretch = (u64, u64, Doing, i32);
+    /// Stretches of a thread: begin, end, activity, and the thread that ended a wait.
+    type Line<'a> = (i32, &'a [(u64, u64, Doing, i32)]);
 
     /// Returns the stages and the rows of these calls.
-    fn rows(calls: &[DeviceCall], lines: &[(i32, &[Stretch])]) -> (String, Vec<Row>) {
+    fn rows(calls: &[DeviceCall], lines: &[Line<'_>]) -> (String, Vec<Row>) {
         let found = DeviceFrames::of(calls);
         let spans = found.spans();
         let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
-        let line = |(thread, line): &(i32, &[_])| {
-            (*thread, Timeline::of(line.iter().copied().map(stretch).collect()))
-        };
+        let line =
+            |(thread, line): &Line<'_>| (*thread, Timeline::of(line.iter().copied().map(stretch).collect()));
         let timelines = lines.iter().map(line).collect();
         let names = ObjectNames::default();
         let mut ledgers = found.ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]));

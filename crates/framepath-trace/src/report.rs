@@ -129,7 +129,7 @@ impl TraceReport {
             } else {
                 match self.level {
                     TraceLevel::Bpf => {
-                        "no frame was seen: the program uses no video, or none of FFmpeg's shared libraries, GStreamer and V4L2"
+                        "no frame was seen: the program uses neither FFmpeg's shared libraries, GStreamer nor a V4L2 device, or no video"
                     }
                     _ => "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video",
                 }
