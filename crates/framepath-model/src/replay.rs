@@ -321,8 +321,8 @@ impl<P> ReplayLog<P> {
                     return Arrived::Withheld;
                 }
                 entry.delivered = entry.delivered.saturating_add(1);
-                let pts = entry.pts;
-                self.forgotten.delivered(seq, pts);
+                let (pts, is_point) = (entry.pts, entry.is_point());
+                self.forgotten.delivered(seq, pts, is_point);
                 return self.new_frame(seq);
             }
             let trimmed = seq < self.submitted && self.history.front().is_none_or(|start| seq < start.seq);
@@ -347,8 +347,8 @@ impl<P> ReplayLog<P> {
             self.progressed = true;
             return Arrived::Withheld;
         }
-        let pts = entry.pts;
-        self.forgotten.delivered(seq, pts);
+        let (pts, is_point) = (entry.pts, entry.is_point());
+        self.forgotten.delivered(seq, pts, is_point);
         self.trim(at);
         self.new_frame(seq)
     }

@@ -125,3 +125,63 @@ fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
     // 1 and 3 were forgotten, 4 was kept.
     assert_eq!(log.skipped(), 3);
 }
+
+/// Sends the pictures in decode order, as (time, is a random access point), to a worker that outputs
+/// the frame of each at once, except those in `held`. Returns the number of packets that count as
+/// skipped after the worker's death.
+fn skipped_of(pictures: &[(i64, bool)], held: &[u64]) -> u64 {
+    let mut log = ReplayLog::new(|_| ());
+    for (seq, (pts, is_point)) in (0..).zip(pictures) {
+        log.append(seq, Some(*pts), access(*is_point), seq);
+        log.sent();
+        if !held.contains(&seq) {
+            assert_eq!(log.arrived(seq), Arrived::Deliver);
+        }
+    }
+    log.died(Some(pictures.len() as u64 - 1), false);
+    log.skipped()
+}
+
+#[test]
+fn a_picture_that_is_dropped_before_times_restart_is_not_owed() {
+    // A second encoding begins at 4, with earlier times: the decoder drops the last reference, 3.
+    let (before, behind) =
+        ([(100, true), (102, false), (101, false), (103, false)], [(10, true), (11, false)]);
+    let restart = [&before[..], &behind, &[(12, true), (13, false)]].concat();
+    assert_eq!(skipped_of(&restart, &[3]), 0);
+    // The second encoding begins with a leading picture, which is output first.
+    let leading = [&before[..], &[(10, true), (9, false), (11, false), (12, true), (13, false)]].concat();
+    assert_eq!(skipped_of(&leading, &[3]), 0);
+}
+
+#[test]
+fn pictures_behind_a_restart_of_times_are_owed_by_their_new_times() {
+    let mut log = ReplayLog::new(|_| ());
+    // Times restart at 2. In decode order I P B: the P, 3, is shown after the B, 4.
+    for (seq, pts) in [(0, 100), (1, 101), (2, 0), (3, 2), (4, 1), (5, 3)] {
+        log.append(seq, Some(pts), access(seq == 0 || seq == 2), seq);
+        log.sent();
+    }
+    for seq in [0, 1, 2, 4] {
+        assert_eq!(log.arrived(seq), Arrived::Deliver);
+    }
+    log.forget(0);
+    log.died(Some(5), true);
+    assert_eq!(log.skipped(), 2, "3 and 5");
+}
+
+#[test]
+fn an_earlier_time_of_another_picture_than_a_random_access_point_is_no_restart() {
+    let mut log = ReplayLog::new(|_| ());
+    // The decoder has output 1 too early, and holds 2 for its time.
+    for (seq, pts) in [(0, 0), (1, 8), (2, 16), (3, 4)] {
+        log.append(seq, Some(pts), access(seq == 0), seq);
+        log.sent();
+        if seq != 2 {
+            assert_eq!(log.arrived(seq), Arrived::Deliver);
+        }
+    }
+    log.forget(0);
+    log.died(Some(3), true);
+    assert_eq!(log.skipped(), 1);
+}

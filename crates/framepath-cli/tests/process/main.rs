@@ -10,6 +10,7 @@ mod access_points;
 mod kept;
 mod plugins;
 mod preroll;
+mod size_change;
 
 use framepath::{Level, Options};
 use framepath_testkit::in_checkout;

@@ -26,10 +26,13 @@ pub(super) struct Forgotten<P> {
     /// Maximum number of frames of unknown packets that may still arrive: one for each packet that
     /// became unknown since the last [`Forgotten::clear`], less those that arrived.
     may_come: u64,
-    /// Highest number of the packets that [`Forgotten::delivered`] recorded, and highest
-    /// presentation time of these packets, perhaps of another one. `None` before the first, and
-    /// before the first with a time.
-    delivered: (Option<u64>, Option<i64>),
+    /// Highest number of the packets that [`Forgotten::delivered`] recorded; `None` before the first.
+    delivered: Option<u64>,
+    /// Highest presentation time of these packets, and the number of its packet; `None` before the
+    /// first time. Begins anew where times restart.
+    latest: Option<(i64, u64)>,
+    /// Number of the last random access point at which times restarted; 0 before the first.
+    restart: u64,
     /// Number and presentation time of the packet that [`Forgotten::delivered`] recorded last.
     last: (Option<u64>, Option<i64>),
     /// True if a frame came right behind one of a later packet and a later time, as from a filter that reverses
@@ -44,7 +47,9 @@ impl<P> Forgotten<P> {
             unknown: None,
             outstanding: 0,
             may_come: 0,
-            delivered: (None, None),
+            delivered: None,
+            latest: None,
+            restart: 0,
             last: (None, None),
             reorders: false,
         }
@@ -91,12 +96,22 @@ impl<P> Forgotten<P> {
 
     /// Records that a new frame of packet `seq`, forgotten or not, arrived and was delivered, or
     /// withheld because a seek skips it. (A frame that is withheld because it lacks references is
-    /// not recorded.) `pts` is the packet's presentation time; `None` if not known.
-    pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
+    /// not recorded.) `pts` is the packet's presentation time; `None` if not known. `is_point` is true
+    /// if the packet is a random access point that its bytes confirm.
+    pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>, is_point: bool) {
         let is_earlier = matches!((pts, self.last.1), (Some(now), Some(last)) if now < last);
         self.reorders |= Some(seq) < self.last.0 && is_earlier;
         self.last = (Some(seq), pts);
-        self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
+        self.delivered = self.delivered.max(Some(seq));
+        let now = pts.map(|pts| (pts, seq));
+        let restarts = matches!((now, self.latest), (Some((now, _)), Some((then, before))) if before < seq && now < then);
+        if is_point && restarts {
+            // A random access point is shown after all pictures decoded before it, so an earlier time
+            // cannot be of the same sequence of times.
+            (self.restart, self.latest) = (seq, now);
+        } else {
+            self.latest = self.latest.max(now);
+        }
         if Some(seq) > self.unknown && !self.reorders {
             // Decoders output frames in presentation order: a missing frame that would be shown before
             // this one never arrives.
@@ -107,10 +122,12 @@ impl<P> Forgotten<P> {
     /// Returns true if the packet may still yield a frame for the reader: the packet yielded none;
     /// its frame is not discarded, withheld or without references in a replay; and the packet
     /// follows every packet with a delivered frame, in decode order or in presentation time. (One
-    /// of the two is enough, because times may restart if a file is looped.) If the stage reorders frames,
-    /// the place of the packet does not matter.
+    /// of the two is enough, because times may restart, as in a looped file. Times from before a restart do
+    /// not count: a decoder outputs the frames of the earlier packets before those behind the restart.) If
+    /// the stage reorders frames, the place of the packet does not matter.
     pub(super) fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
-        let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
+        let is_later = entry.seq >= self.restart && entry.pts > self.latest.map(|(pts, _)| pts);
+        let is_behind = Some(entry.seq) > self.delivered || is_later;
         entry.is_outstanding() && !entry.closed && (is_behind || self.reorders)
     }
 
