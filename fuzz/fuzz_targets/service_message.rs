@@ -35,6 +35,9 @@ fuzz_target!(|bytes: &[u8]| {
         let (client, user) = (&mut clients[who], &mut users[user_of[who]]);
         let said = Message::decode(&message);
         let had = client.streams().count();
+        if how & 16 == 0 {
+            client.read_all();
+        }
         match client.on_message(said, user, &LIMITS, next, how & 2 != 0, now_ns) {
             Action::Open { stream } => {
                 assert_eq!(stream, next);

@@ -4,6 +4,9 @@
 //!
 //! A *client* is a connection, a *user* is all clients with the same uid. Limits
 //! apply to a user: another connection does not raise them.
+//!
+//! A grant carries a descriptor, which counts for the service's user until the client receives it. So a connection
+//! has at most one grant that is not received, and a user at most as many as connections.
 
 use crate::wire::{Message, VERSION, WireError};
 
@@ -107,6 +110,12 @@ pub enum Denial {
     /// a worker.
     #[error("stream {0} already waits for a worker; wait for the answer to the earlier request")]
     Waiting(u32),
+    /// The client requested a worker although an answer that grants one on this connection waits or is unread.
+    /// Each unread answer keeps a descriptor of the service's user in flight, and the kernel limits their number.
+    #[error(
+        "this connection has not received its earlier worker; read each answer before requesting another worker"
+    )]
+    Unread,
     /// The message is one that only a worker, a caller, a zygote or the service sends.
     #[error("a client does not send this message to the service; send hello, replace, release or watch")]
     NotForUs,
@@ -169,7 +178,8 @@ impl User {
         Ok(())
     }
 
-    /// Records the end of connection `client` of this user, and of the connection's streams.
+    /// Records the end of connection `client` of this user, and of the connection's streams that have not
+    /// [ended](Client::end_streams).
     pub fn disconnect(&mut self, client: &Client) {
         self.connections = self.connections.saturating_sub(1);
         self.streams = self.streams.saturating_sub(client.streams.len() as u32);
@@ -191,10 +201,13 @@ struct Stream {
     waits: bool,
 }
 
-/// State of one connection: its streams, and its messages in the present second.
+/// State of one connection: its streams, whether a granted worker is unread, and its messages in the present
+/// second.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
     streams: Vec<Stream>,
+    /// True from a grant until the client is known to have received all messages.
+    unread_grant: bool,
     messages: Window,
 }
 
@@ -241,6 +254,9 @@ impl Client {
         if stopping {
             return Err(Denial::Stopping);
         }
+        if self.awaits_grant() {
+            return Err(Denial::Unread);
+        }
         if user.streams >= limits.streams {
             return Err(Denial::Streams(limits.streams));
         }
@@ -252,6 +268,12 @@ impl Client {
         Ok(Action::Open { stream: number })
     }
 
+    /// Returns true if the client may still have to receive a grant: then another would add to the
+    /// descriptors in flight.
+    fn awaits_grant(&self) -> bool {
+        self.unread_grant || self.streams.iter().any(|stream| stream.waits)
+    }
+
     fn replace(
         &mut self,
         number: u32,
@@ -259,15 +281,18 @@ impl Client {
         limits: &UserLimits,
         now_ns: u64,
     ) -> Result<Action, Denial> {
-        let stream = self.streams.iter_mut().find(|stream| stream.number == number);
-        let stream = stream.ok_or(Denial::NotYours(number))?;
-        if stream.waits {
+        let place = self.streams.iter().position(|stream| stream.number == number);
+        let place = place.ok_or(Denial::NotYours(number))?;
+        if self.streams[place].waits {
             return Err(Denial::Waiting(number));
+        }
+        if self.awaits_grant() {
+            return Err(Denial::Unread);
         }
         if !user.replacements.allows(now_ns, MINUTE_NS, limits.replacements_per_minute) {
             return Err(Denial::Replacements(limits.replacements_per_minute));
         }
-        stream.waits = true;
+        self.streams[place].waits = true;
         Ok(Action::Replace { stream: number })
     }
 
@@ -278,11 +303,29 @@ impl Client {
         Ok(Action::Release { stream: number })
     }
 
-    /// Records that stream `number` got its worker. Does nothing if the stream was released.
+    /// Records that stream `number` got its worker, and that a grant is now unread. Does nothing if the stream
+    /// was released.
     pub fn granted(&mut self, number: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.number == number) {
             stream.waits = false;
+            self.unread_grant = true;
         }
+    }
+
+    /// Records that the client has received all messages sent to it so far.
+    pub fn read_all(&mut self) {
+        self.unread_grant = false;
+    }
+
+    /// Returns true if a grant was sent since the last [`Client::read_all`].
+    pub fn has_unread_grant(&self) -> bool {
+        self.unread_grant
+    }
+
+    /// Ends all streams of the connection, here and in `user`. Returns their numbers.
+    pub fn end_streams(&mut self, user: &mut User) -> Vec<u32> {
+        user.streams = user.streams.saturating_sub(self.streams.len() as u32);
+        std::mem::take(&mut self.streams).into_iter().map(|stream| stream.number).collect()
     }
 
     /// Ends stream `number`, because no worker could be started for it. Does nothing if the stream

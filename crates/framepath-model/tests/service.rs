@@ -31,10 +31,16 @@ impl Talk {
         action
     }
 
+    /// Grants a worker, and the client receives the grant.
+    fn grant(&mut self, stream: u32) {
+        self.client.granted(stream);
+        self.client.read_all();
+    }
+
     fn open(&mut self) -> u32 {
         match self.say(HELLO) {
             Action::Open { stream } => {
-                self.client.granted(stream);
+                self.grant(stream);
                 stream
             }
             other => panic!("{other:?}"),
@@ -52,7 +58,7 @@ fn a_stream_is_opened_replaced_and_released() {
     assert_eq!(talk.open(), 0);
     assert_eq!(talk.say(replace(0)), Action::Replace { stream: 0 });
     assert_eq!(talk.say(replace(0)), Action::Deny(Denial::Waiting(0)));
-    talk.client.granted(0);
+    talk.grant(0);
     assert_eq!(talk.say(replace(0)), Action::Replace { stream: 0 });
     assert_eq!(talk.say(Message::Release { stream: 0 }), Action::Release { stream: 0 });
     assert_eq!(talk.say(Message::Release { stream: 0 }), Action::Deny(Denial::NotYours(0)));
@@ -73,7 +79,7 @@ fn every_limit_names_its_option() {
     assert!(text.contains("2 streams") && text.contains("--streams") && !ends, "{text}");
     for _ in 0..3 {
         assert_eq!(talk.say(replace(1)), Action::Replace { stream: 1 });
-        talk.client.granted(1);
+        talk.grant(1);
     }
     let (text, ends) = denied(talk.say(replace(1)));
     assert!(text.contains("3 workers") && text.contains("--replacements-per-minute") && !ends, "{text}");
@@ -97,6 +103,44 @@ fn every_limit_names_its_option() {
     assert!(denial.to_string().contains("--connections") && denial.ends_connection());
     user.disconnect(&Client::default());
     assert_eq!(user.connect(&LIMITS), Ok(()));
+}
+
+/// Checks that a connection has at most one grant that its client has not received, also if the client releases
+/// the stream: the descriptor in the grant stays in flight.
+#[test]
+fn a_client_with_an_unread_grant_gets_no_other() {
+    let mut talk = Talk::default();
+    assert_eq!(talk.say(HELLO), Action::Open { stream: 0 });
+    // The grant is still to come.
+    assert_eq!(talk.say(HELLO), Action::Deny(Denial::Unread));
+    talk.client.granted(0);
+    assert_eq!(talk.say(HELLO), Action::Deny(Denial::Unread));
+    assert_eq!(talk.say(replace(0)), Action::Deny(Denial::Unread));
+    assert_eq!(talk.say(Message::Release { stream: 0 }), Action::Release { stream: 0 });
+    assert_eq!(talk.say(HELLO), Action::Deny(Denial::Unread));
+    assert!(Denial::Unread.ends_connection() && talk.client.has_unread_grant());
+    assert_eq!(talk.say(Message::Watch { from: 0 }), Action::Report { from: 0 });
+    talk.client.read_all();
+    assert_eq!(talk.open(), 1);
+}
+
+/// Checks that a connection whose streams have ended still counts until it is disconnected.
+#[test]
+fn a_connection_without_streams_still_counts() {
+    let mut talk = Talk::default();
+    talk.user.connect(&LIMITS).unwrap();
+    talk.user.connect(&LIMITS).unwrap();
+    talk.open();
+    talk.open();
+    assert_eq!(talk.client.end_streams(&mut talk.user), [0, 1]);
+    assert_eq!(talk.user.connect(&LIMITS), Err(Denial::Connections(2)));
+    talk.user.disconnect(&talk.client);
+    assert_eq!(talk.user.connect(&LIMITS), Ok(()));
+    // The streams are not subtracted twice.
+    let stream = talk.open();
+    talk.open();
+    assert_eq!(talk.say(HELLO), Action::Deny(Denial::Streams(2)));
+    assert_eq!(talk.say(Message::Release { stream }), Action::Release { stream });
 }
 
 /// Checks that the counts of one connection also apply to the user's next connection.
@@ -174,6 +218,7 @@ proptest! {
                 next = next.max(stream + 1);
                 if grants {
                     clients[client].granted(stream);
+                    clients[client].read_all();
                 }
             }
             let mut streams: Vec<u32> = clients.iter().flat_map(Client::streams).collect();
@@ -185,7 +230,7 @@ proptest! {
         for client in &clients {
             user.disconnect(client);
         }
-        let fresh = clients[0].on_message(Ok(HELLO), &mut user, &limits, next, false, 0);
+        let fresh = Client::default().on_message(Ok(HELLO), &mut user, &limits, next, false, 0);
         prop_assert_eq!(fresh, Action::Open { stream: next });
     }
 }

@@ -49,6 +49,10 @@ pub(super) struct Broker {
     /// Sockets of closing connections, oldest first, each with the CLOCK_MONOTONIC time, nanoseconds, when
     /// the service closes it at the latest.
     leaving: VecDeque<(Socket, u64)>,
+    /// Connections that have ended, while the client may still have a grant to receive. The descriptor in it
+    /// counts for the service's user. So such a connection counts for its user until the client has received
+    /// everything or closed its end.
+    unread: Vec<Connection>,
     /// Counts of each user for the limits, by user id: present connections and streams, and the requests of
     /// the current minute. Counts of a user without connections are removed when they no longer matter.
     users: HashMap<u32, User>,
@@ -103,6 +107,7 @@ impl Broker {
             metrics: metrics.map(Metrics::new),
             clients: BTreeMap::new(),
             leaving: VecDeque::new(),
+            unread: Vec::new(),
             users: HashMap::new(),
             streams: BTreeMap::new(),
             waiting: VecDeque::new(),
@@ -251,6 +256,7 @@ impl Broker {
         if !self.admits(&peer) {
             return self.reject(socket, Denial::User(peer.uid));
         }
+        self.close_received();
         self.users.retain(|_, user| !user.is_forgettable(now_ns));
         if let Err(denial) = self.users.entry(peer.uid).or_default().connect(&self.settings.limits) {
             return self.reject(socket, denial);
@@ -288,6 +294,20 @@ impl Broker {
             self.leaving.pop_front();
         }
         self.leaving.push_back((socket, now_ns() + LEAVING_NS));
+    }
+
+    /// Closes the ended connections whose clients have now received everything or closed their ends. This is
+    /// looked up when a client connects, because only then the count of connections matters, and because no
+    /// event of poll(2) reports it: a client can end the connection and leave its messages unread.
+    fn close_received(&mut self) {
+        let users = &mut self.users;
+        self.unread.retain_mut(|connection| {
+            let stays = connection.has_unread_grant();
+            if let Some(user) = users.get_mut(&connection.peer.uid).filter(|_| !stays) {
+                user.disconnect(&connection.client);
+            }
+            stays
+        });
     }
 
     /// Handles one message from client `id`, or sends more of the messages that wait for the
@@ -329,8 +349,8 @@ impl Broker {
         self.past.denied += 1;
         self.send_to(id, Message::Denied { text: denial.to_string() });
         if denial.ends_connection() {
-            if let Some(connection) = self.dismiss(id) {
-                self.leave(connection.into_socket());
+            if let Some(socket) = self.dismiss(id) {
+                self.leave(socket);
             }
         }
     }
@@ -342,23 +362,29 @@ impl Broker {
         }
     }
 
-    /// Ends all streams of client `id` and closes its connection.
+    /// Ends all streams of client `id`, and its connection, as [`Broker::dismiss`] describes.
     fn remove_client(&mut self, id: ClientId) {
         drop(self.dismiss(id));
     }
 
-    /// Ends all streams of client `id`, and removes and returns its connection; `None` if there is
-    /// no such client.
-    fn dismiss(&mut self, id: ClientId) -> Option<Connection> {
-        let connection = self.clients.remove(&id)?;
+    /// Ends all streams of client `id`, and removes its connection. Returns the socket to close; `None` if
+    /// there is no such client, or if the connection was moved to `unread` because of an unread grant.
+    fn dismiss(&mut self, id: ClientId) -> Option<Socket> {
+        let mut connection = self.clients.remove(&id)?;
         log::info!("client {id} has left");
-        for stream in connection.client.streams() {
-            self.release(stream);
-        }
-        if let Some(user) = self.users.get_mut(&connection.peer.uid) {
+        let user = self.users.entry(connection.peer.uid).or_default();
+        let streams = connection.client.end_streams(user);
+        let is_unread = connection.has_unread_grant();
+        if !is_unread {
             user.disconnect(&connection.client);
         }
-        Some(connection)
+        streams.into_iter().for_each(|stream| self.release(stream));
+        if is_unread {
+            connection.end();
+            self.unread.push(connection);
+            return None;
+        }
+        Some(connection.into_socket())
     }
 
     fn open(&mut self, id: ClientId, number: u32) {
@@ -519,7 +545,7 @@ impl Broker {
         let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let mut totals = Totals {
             streams: count(self.streams.len()),
-            connections: count(self.clients.len()),
+            connections: count(self.clients.len() + self.unread.len()),
             spares: count(self.workers.spares()),
             ..self.past
         };

@@ -12,6 +12,10 @@ use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
 use framepath_os::crossing::{Peer, Socket};
 use framepath_os::time::now_ns;
 
+/// Maximum number of a client's messages that are dropped at the end of its connection. A socket with the usual
+/// limit of memory (`net.core.wmem_max`) has room for about half as many empty records.
+const DROPPED: usize = 1024;
+
 /// A client's connection, with the messages that the service has not yet sent to the client.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -64,7 +68,8 @@ impl Connection {
     }
 
     /// Receives the client's next message, without waiting. A message, also an
-    /// invalid one, ends the client's time limit.
+    /// invalid one, ends the client's time limit, and the connection's state then includes whether the client has
+    /// received its last grant.
     pub(super) fn recv(&mut self) -> ClientEvent {
         // One byte longer than a message, so that `decode` rejects a record that is too long.
         let mut bytes = [0; MESSAGE_BYTES + 1];
@@ -73,6 +78,7 @@ impl Connection {
             Ok(Some(0)) | Err(_) => ClientEvent::Gone,
             Ok(Some(len)) => {
                 self.until_ns = None;
+                self.has_unread_grant();
                 ClientEvent::Message(Message::decode(&bytes[..len]))
             }
             Ok(None) => ClientEvent::Nothing,
@@ -107,6 +113,35 @@ impl Connection {
         }
         self.until_ns = None;
         Ok(())
+    }
+
+    /// Returns true if the client may have a grant that it has not received: one was sent, and since then the
+    /// socket has not been found empty.
+    pub(super) fn has_unread_grant(&mut self) -> bool {
+        // Queries the kernel only after a grant.
+        if self.client.has_unread_grant() && self.is_all_read() {
+            self.client.read_all();
+        }
+        self.client.has_unread_grant()
+    }
+
+    fn is_all_read(&self) -> bool {
+        self.socket.unread_bytes().is_ok_and(|bytes| bytes == 0)
+    }
+
+    /// Ends the connection in both directions, and drops the messages that wait to be sent, and those of the
+    /// client that were not received: a descriptor in one of them could keep the client's end open. The client can
+    /// still receive what was sent.
+    pub(super) fn end(&mut self) {
+        self.waiting.clear();
+        self.socket.shut();
+        let mut bytes = [0; 1];
+        for _ in 0..DROPPED {
+            // After the end, an empty queue reads like an empty record.
+            if !matches!(self.socket.try_receive(&mut bytes), Ok(Some(_))) {
+                break;
+            }
+        }
     }
 
     /// Returns true if messages to the client wait to be sent.

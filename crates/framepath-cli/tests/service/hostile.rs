@@ -167,3 +167,103 @@ fn invalid_data_for_a_worker_ends_only_that_worker() {
     drop(talker);
     assert_eq!(service.quiet(), before);
 }
+
+/// Lets the service send `client` a grant that the client does not read. Returns the stream's number.
+fn unread_grant(service: &ServiceProcess, client: &RawClient) -> u32 {
+    client.hello();
+    let mut granted = None;
+    until("the service has sent the grant", || {
+        let streams = service.snapshot().streams;
+        granted = streams.iter().find(|stream| stream.worker_pid != 0).map(|stream| stream.stream);
+        granted.is_some()
+    });
+    granted.unwrap()
+}
+
+/// The descriptor in an unread grant counts for the service's user. So the second unread grant ends the connection.
+#[test]
+fn a_client_that_reads_no_grant_gets_no_other() {
+    let service = ServiceProcess::start(&[]);
+    let before = service.quiet();
+    for replaces in [false, true] {
+        let hoarder = RawClient::connect(&service.socket());
+        let stream = unread_grant(&service, &hoarder);
+        if replaces {
+            hoarder.send(&Message::Replace { stream, kill: true });
+        } else {
+            hoarder.send(&Message::Release { stream });
+            hoarder.hello();
+        }
+        // The client must not read before the service decides.
+        until("the service has decided", || service.snapshot().totals.denied == 1 + u64::from(replaces));
+        assert_eq!(hoarder.granted().0, stream);
+        let text = hoarder.denied();
+        assert!(text.contains("read each answer"), "{text}");
+        assert!(hoarder.recv().is_none());
+        // All is received, so the connection no longer counts, though the client's end is open.
+        assert_eq!(service.quiet(), before);
+    }
+    let totals = service.snapshot().totals;
+    assert_eq!((totals.granted, totals.denied), (2, 2));
+}
+
+/// A connection that the service has ended counts for `--connections` while its grant is unread: whatever clients
+/// send, at most so many descriptors of the service's user are in flight.
+#[test]
+fn ended_connections_with_unread_grants_count() {
+    let service = ServiceProcess::start(&["--connections", "12"]);
+    let before = service.quiet();
+    let mut hoard = Vec::new();
+    // Leaves room for the viewer's connection, and for the two connections of a path.
+    for turn in 0..9 {
+        let hoarder = RawClient::connect(&service.socket());
+        let stream = unread_grant(&service, &hoarder);
+        match turn % 4 {
+            // The service ends the connection after an invalid message.
+            0 => hoarder.0.send(b"x", None).unwrap(),
+            1 => hoarder.send(&Message::Release { stream: u32::MAX }),
+            // To the service, an empty record and the end of the client's direction look like the client's end.
+            2 => hoarder.0.send(b"", None).unwrap(),
+            _ => hoarder.0.finish(),
+        }
+        until("its stream has ended", || service.snapshot().streams.is_empty());
+        hoard.push((hoarder, stream));
+        assert_eq!(service.snapshot().totals.connections as usize, hoard.len() + 1);
+    }
+    // The service serves an honest client while all ends of the hoarder are open.
+    finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
+    let others: Vec<RawClient> = (0..3).map(|_| RawClient::connect(&service.socket())).collect();
+    let denied = RawClient::connect(&service.socket());
+    assert!(denied.denied().contains("12 connections"));
+    drop((others, denied));
+
+    // Reading everything ends a connection, as closing the client's end does.
+    until("the others have gone", || service.has_room());
+    for (hoarder, stream) in hoard.drain(..4) {
+        assert_eq!(hoarder.granted().0, stream);
+        while hoarder.recv().is_some() {}
+        std::mem::forget(hoarder);
+    }
+    until("four connections have ended", || service.snapshot().totals.connections == 6);
+    drop(hoard);
+    assert_eq!(service.quiet(), before);
+}
+
+/// A client that sends the service its own end of the connection, and leaves, does not keep the connection open.
+#[test]
+fn an_ended_connection_keeps_no_descriptor_of_the_client() {
+    use std::os::fd::AsFd;
+    let service = ServiceProcess::start(&[]);
+    let before = service.quiet();
+    let hoarder = RawClient::connect(&service.socket());
+    unread_grant(&service, &hoarder);
+    hoarder.send(&Message::Release { stream: u32::MAX });
+    // These follow the message that ends the connection, so the service does not receive them as messages.
+    for _ in 0..20 {
+        if hoarder.0.send(b"", Some(hoarder.0.as_fd())).is_err() {
+            break;
+        }
+    }
+    drop(hoarder);
+    assert_eq!(service.quiet(), before);
+}
