@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
 use crate::elf_file::ElfFile;
-use crate::library::{Mapping, mappings};
+use crate::library::{MappedPart, mappings};
 
 /// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
 /// kernels like to wait for.
@@ -82,13 +82,13 @@ impl CopyFunctions {
 fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
     let mappings = mappings(process)?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
-    let mut files: Vec<&Mapping> = Vec::new();
+    let mut files: Vec<&MappedPart> = Vec::new();
     for mapping in mappings.iter().filter(|mapping| mapping.is_code) {
         if files.iter().all(|file| file.file.identity != mapping.file.identity) {
             files.push(mapping);
         }
     }
-    let rank = |mapping: &Mapping| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
+    let rank = |mapping: &MappedPart| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
     files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
     for caller in files {
         let Ok(bytes) = fs::read(&caller.file.path) else { continue };
@@ -116,12 +116,12 @@ fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
 }
 
 /// Returns what must be added to an address in the file for the address in the process.
-fn base(elf: &ElfFile<'_>, mapping: &Mapping) -> Option<u64> {
+fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
     Some(mapping.range.start.wrapping_sub(elf.code_address(mapping.offset)?))
 }
 
 /// Returns the addresses of the function's instructions.
-fn extent(mapping: &Mapping, function: u64) -> Option<Range<u64>> {
+fn extent(mapping: &MappedPart, function: u64) -> Option<Range<u64>> {
     let bytes = fs::read(&mapping.file.path).ok()?;
     let elf = ElfFile::parse(&bytes).ok()?;
     let base = base(&elf, mapping)?;

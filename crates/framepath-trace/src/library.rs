@@ -28,7 +28,7 @@ pub struct MappedFile {
 
 /// Part of a file that a process has mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mapping {
+pub(crate) struct MappedPart {
     /// Addresses in the process.
     pub(crate) range: Range<u64>,
     /// Offset of the first byte in the file.
@@ -65,13 +65,13 @@ pub fn mapped(process: u32) -> io::Result<Vec<MappedFile>> {
 ///
 /// # Errors
 /// As for [`mapped`].
-pub(crate) fn mappings(process: u32) -> io::Result<Vec<Mapping>> {
+pub(crate) fn mappings(process: u32) -> io::Result<Vec<MappedPart>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
     Ok(maps.lines().filter_map(|line| mapping(process, line)).collect())
 }
 
 /// Returns the mapping of a line of /proc/PID/maps; `None` for memory without a file.
-fn mapping(process: u32, line: &str) -> Option<Mapping> {
+fn mapping(process: u32, line: &str) -> Option<MappedPart> {
     let mut words = line.split_whitespace();
     let (range, mode, offset) = (words.next()?, words.next()?, words.next()?);
     let (device, inode) = (words.next()?, words.next()?);
@@ -82,7 +82,7 @@ fn mapping(process: u32, line: &str) -> Option<Mapping> {
     let path = if fs::metadata(&link).is_ok() { link } else { PathBuf::from(path) };
     let (start, end) = range.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).ok();
-    Some(Mapping {
+    Some(MappedPart {
         range: address(start)?..address(end)?,
         offset: address(offset)?,
         is_code: mode.contains('x'),
