@@ -306,13 +306,17 @@ impl CallLog {
         // A program whose frames are known by its calls or marks is shown by these.
         let known: HashSet<i32> = streams.iter().map(|stream| stream.process).collect();
         let of_others = self.devices.iter().filter(|call| !known.contains(&call.file.process));
-        let found = DeviceFrames::of(&of_others.copied().collect::<Vec<_>>());
-        let spans = found.spans();
-        let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
-        facts.limits = self.limits.clone();
-        facts.sampled.clone_from(sampled);
-        streams.extend(found.ledgers(&facts));
-        ambiguous += found.ambiguous;
+        let of_others: Vec<DeviceCall> = of_others.copied().collect();
+        // Most programs call no device.
+        if !of_others.is_empty() {
+            let found = DeviceFrames::of(&of_others);
+            let spans = found.spans();
+            let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
+            facts.limits = self.limits.clone();
+            facts.sampled.clone_from(sampled);
+            streams.extend(found.ledgers(&facts));
+            ambiguous += found.ambiguous;
+        }
         CallFindings {
             level: Some(level),
             is_limited,
