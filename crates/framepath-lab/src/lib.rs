@@ -59,12 +59,13 @@ pub mod gate;
 pub mod handoff;
 mod kept;
 pub mod measure;
+mod own_child;
 pub mod pairs;
 pub mod plain;
 pub mod process;
 pub mod progress;
 pub mod report;
-mod temporary_file;
+mod temporary_folder;
 pub mod traced;
 
 /// Exit code of `framepath run` if packets or frames were lost, or with `--strict` if the stream is damaged.

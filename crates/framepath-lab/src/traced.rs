@@ -9,13 +9,13 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use framepath::HopInfo;
 use framepath_model::ledger::Row;
 use framepath_os::measure::meter::Level;
 use framepath_os::process::signal;
 use framepath_trace::{Recording, StreamLedger, TraceError, TraceLevel, TraceReport};
+use tempfile::TempDir;
 
 pub use clip::NumberedClip;
 pub use own_report::{Injected, OwnFrame, OwnReport};
@@ -23,6 +23,7 @@ pub use own_report::{Injected, OwnFrame, OwnReport};
 use crate::error::LabError;
 use crate::measure::Measured;
 use crate::process::Program;
+use crate::temporary_folder::temporary_folder;
 
 /// Files of the program, by name.
 const SOURCES: [(&str, &str); 3] = [
@@ -36,8 +37,8 @@ const LIBRARIES: [&str; 4] = ["libavformat", "libavcodec", "libavfilter", "libav
 #[derive(Debug)]
 pub struct TracedProgram {
     folder: PathBuf,
-    /// True if the folder is removed when this value is dropped.
-    is_temporary: bool,
+    /// Removes the folder when this value is dropped; `None` if the folder stays.
+    _temporary: Option<TempDir>,
 }
 
 /// One run of the program under the tracer.
@@ -55,10 +56,8 @@ impl TracedProgram {
     /// # Errors
     /// As for [`TracedProgram::build_in`].
     pub fn build() -> Result<TracedProgram, LabError> {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let name =
-            format!("framepath-traced-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let program = TracedProgram { folder: std::env::temp_dir().join(name), is_temporary: true };
+        let folder = temporary_folder()?;
+        let program = TracedProgram { folder: folder.path().to_owned(), _temporary: Some(folder) };
         program.compile()?;
         Ok(program)
     }
@@ -69,7 +68,7 @@ impl TracedProgram {
     /// [`LabError::Missing`] without a compiler or the headers of FFmpeg's libraries; [`LabError::Io`];
     /// [`LabError::Command`] if the program cannot be compiled.
     pub fn build_in(folder: &Path) -> Result<TracedProgram, LabError> {
-        let program = TracedProgram { folder: folder.to_owned(), is_temporary: false };
+        let program = TracedProgram { folder: folder.to_owned(), _temporary: None };
         program.compile()?;
         Ok(program)
     }
@@ -115,15 +114,6 @@ impl TracedProgram {
         let trace = trace_to_end(command, &format!("traced {}", options.join(" ")))?;
         let text = fs::read_to_string(&own).map_err(LabError::io("reading the traced program's report"))?;
         Ok(TracedRun { trace, own: OwnReport::parse(&text)? })
-    }
-}
-
-impl Drop for TracedProgram {
-    fn drop(&mut self) {
-        if self.is_temporary {
-            // Files that cannot be removed do no harm.
-            let _ = fs::remove_dir_all(&self.folder);
-        }
     }
 }
 

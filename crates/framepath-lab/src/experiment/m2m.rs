@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use framepath::{Level, Options};
 use framepath_model::path::quote;
 use framepath_os::time::thread_cpu_ns;
+use tempfile::TempDir;
 
 use crate::error::LabError;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
@@ -29,6 +30,7 @@ use crate::kept::KeptLedger;
 use crate::measure::Contender;
 use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
+use crate::temporary_folder::temporary_folder;
 
 use nodes::Nodes;
 use run::PathRun;
@@ -248,17 +250,16 @@ fn comparisons(case: &str) -> Vec<Comparison<'static>> {
 /// Picture for the frames that come from a heap, as a file and as pixels. The folder of the file is
 /// removed when this value is dropped.
 struct Fixture {
-    folder: PathBuf,
+    _folder: TempDir,
     file: PathBuf,
     pixels: Vec<u8>,
 }
 
 impl Fixture {
     fn make() -> Result<Fixture, LabError> {
-        let folder = std::env::temp_dir().join(format!("framepath-m2m-{}", std::process::id()));
-        let file = folder.join("frame-000000.pgm");
-        let mut fixture = Fixture { folder, file, pixels: Vec::new() };
-        let place = quote(&fixture.folder.to_string_lossy());
+        let folder = temporary_folder()?;
+        let file = folder.path().join("frame-000000.pgm");
+        let place = quote(&folder.path().to_string_lossy());
         let (width, height) = SIZE;
         let text = format!("test size={width}x{height} format=grey frames=1 ! pgm {place}");
         let path = framepath::path::parse(&text)?;
@@ -266,16 +267,8 @@ impl Fixture {
         if let Some(error) = report.error {
             return Err(error.into());
         }
-        let picture = framepath::pgm::PgmPicture::open(&fixture.file)
+        let picture = framepath::pgm::PgmPicture::open(&file)
             .map_err(|error| LabError::Unknown(format!("reading the fixture: {error}")))?;
-        fixture.pixels = picture.pixels;
-        Ok(fixture)
-    }
-}
-
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        // An error does not matter: only a temporary folder remains.
-        let _ = std::fs::remove_dir_all(&self.folder);
+        Ok(Fixture { _folder: folder, file, pixels: picture.pixels })
     }
 }

@@ -103,10 +103,10 @@ mod tests {
 
     #[test]
     fn pictures_show_their_numbers() {
-        let path = std::env::temp_dir().join(format!("framepath-numbers-{}", std::process::id()));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("numbers");
         write_pictures(&path, 9).unwrap();
         let bytes = fs::read(&path).unwrap();
-        fs::remove_file(&path).unwrap();
         assert_eq!(NumberedClip::numbers_in(&bytes), (0..9).collect::<Vec<_>>());
     }
 }

@@ -10,10 +10,12 @@ use framepath_os::process::children;
 use framepath_os::process::running::with_children;
 use framepath_os::process::signal;
 use framepath_serve::Viewer;
+use tempfile::TempDir;
 
 use crate::descendants::children as children_of;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
+use crate::temporary_folder::temporary_folder;
 
 const SIGTERM: i32 = 15;
 
@@ -31,6 +33,8 @@ pub(super) struct Served {
     child: Option<Child>,
     device: bool,
     pub(super) socket: PathBuf,
+    /// Folder of the socket.
+    _folder: TempDir,
 }
 
 impl Served {
@@ -41,7 +45,8 @@ impl Served {
     /// [`LabError::Io`] if the program cannot be started, [`LabError::Missing`] if the service is not ready
     /// within about ten seconds, [`LabError::Interrupted`] after SIGINT or SIGTERM.
     pub(super) fn start(settings: &ExperimentSettings, device: bool) -> Result<Served, LabError> {
-        let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
+        let folder = temporary_folder()?;
+        let socket = folder.path().join("socket");
         let child = Command::new(&settings.framepath)
             .arg("serve")
             .arg("--socket")
@@ -52,7 +57,7 @@ impl Served {
             .stderr(Stdio::null())
             .spawn()
             .map_err(LabError::io("starting framepath serve"))?;
-        let served = Served { child: Some(child), device, socket };
+        let served = Served { child: Some(child), device, socket, _folder: folder };
         served.wait_until_idle()?;
         Ok(served)
     }

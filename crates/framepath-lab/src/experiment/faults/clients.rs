@@ -3,7 +3,7 @@
 //! end with the client.
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use framepath_os::process::signal;
@@ -12,6 +12,7 @@ use super::random::Random;
 use super::stream::FaultClip;
 use crate::descendants::{Descendant, descendants};
 use crate::error::LabError;
+use crate::own_child::OwnChild;
 use crate::progress::ProgressView;
 
 /// Longest wait for a client to get a worker, and longest wait for the processes of a killed client to
@@ -48,16 +49,15 @@ pub(super) fn run(
     let mut outcome = ClientKills::default();
     for round in 0..rounds {
         watch.step(&format!("clients, round {}", round + 1));
-        let mut clients: Vec<Child> = Vec::new();
+        let mut clients: Vec<OwnChild> = Vec::new();
         for clip in clips {
             clients.push(start(framepath, clip)?);
         }
-        for mut client in clients {
+        for client in clients {
             wait_for_a_worker(&client);
             std::thread::sleep(Duration::from_micros(random.below(100_000)));
             let below = descendants(client.id());
-            client.kill().map_err(LabError::io("killing a client"))?;
-            client.wait().map_err(LabError::io("waiting for a client"))?;
+            client.kill()?;
             outcome.kills += 1;
             outcome.workers += below.len() as u64;
             let (left, took) = wait_for(&below);
@@ -71,16 +71,16 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
+fn start(framepath: &Path, clip: &FaultClip) -> Result<OwnChild, LabError> {
     let path = format!("file {} loop=inf rate=100 ! decode host=process ! null", clip.file);
     let mut command = Command::new(framepath);
     command.args(["run", "--quiet", &path]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(LabError::io("starting a client"))
+    command.spawn().map(OwnChild::new).map_err(LabError::io("starting a client"))
 }
 
 /// Waits until the client has started its first process, a worker, but at most [`PATIENCE`]. The kill of a
 /// client without a worker would test nothing.
-fn wait_for_a_worker(client: &Child) {
+fn wait_for_a_worker(client: &OwnChild) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
         std::thread::sleep(Duration::from_millis(1));

@@ -32,19 +32,19 @@ pub(super) const CASES: &[AdvisedCase] = &[
     AdvisedCase {
         name: "advice-held",
         cause: Cause::Held,
-        clip: |frames| MadeClip::encode("advice-held", frames, 0),
+        clip: |frames| MadeClip::encode(frames, 0),
         text: "file CLIP rate=50 ! decode threads=3 threading=frame ! null",
     },
     AdvisedCase {
         name: "advice-queue",
         cause: Cause::Queue,
-        clip: |frames| MadeClip::encode("advice-queue", frames, 0),
+        clip: |frames| MadeClip::encode(frames, 0),
         text: "file CLIP ! decode threads=1 ! queue depth=12 ! burn time=5ms ! null",
     },
     AdvisedCase {
         name: "advice-copy",
         cause: Cause::Copy,
-        clip: |frames| MadeClip::raw("advice-copy", frames),
+        clip: |frames| MadeClip::raw(frames),
         text: "file CLIP host=inline ! decode host=inline threads=1 format=nv12 ! null",
     },
 ];

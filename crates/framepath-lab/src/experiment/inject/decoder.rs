@@ -34,19 +34,19 @@ fn decoding(clip: &MadeClip, options: &str) -> Result<Pipeline, LabError> {
 /// Injects CPU time into each picture, on the frame thread that decodes the picture, after the ledger has
 /// recorded that its decoding begins.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
-    computed(frames, "compute", "threads=2 threading=frame")
+    computed(frames, "threads=2 threading=frame")
 }
 
 /// Injects CPU time into each picture, on the path's thread, which decodes with one thread.
 pub(super) fn compute_on_caller(frames: u64) -> Result<Outcome, LabError> {
-    computed(frames, "compute-t1", "threads=1")
+    computed(frames, "threads=1")
 }
 
 /// Decodes the clip twice, without and with the injected CPU time, with the options `options` of `decode`. A
 /// picture's attributed cost is the compute time of its second row minus that of its first.
-fn computed(frames: u64, case: &str, options: &str) -> Result<Outcome, LabError> {
+fn computed(frames: u64, options: &str) -> Result<Outcome, LabError> {
     let frames = frames.min(100);
-    let clip = MadeClip::encode(case, frames, 0)?;
+    let clip = MadeClip::encode(frames, 0)?;
     let none = |_, _: &[Row]| None;
     let (_, plain) = collect(decoding(&clip, options)?, Vec::new(), HOP, none, |row| row.compute_ns)?;
     let of_hop = plain.rows.iter().filter(|row| row.hop == HOP);
@@ -76,7 +76,7 @@ pub(super) fn preempted(frames: u64) -> Result<Outcome, LabError> {
     }
     let frames = frames.min(100);
     let cpus = two_cpus()?;
-    let clip = MadeClip::encode("preempted", frames, 0)?;
+    let clip = MadeClip::encode(frames, 0)?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let log = Log::default();
     let (of_hook, cpu) = (log.clone(), cpus[1]);
@@ -103,7 +103,7 @@ pub(super) fn preempted(frames: u64) -> Result<Outcome, LabError> {
 /// each I or P picture waits in the decoder until its turn in presentation order.
 pub(super) fn order(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100) / (B_PICTURES + 1) * (B_PICTURES + 1) + 1;
-    let clip = MadeClip::encode("order", frames, B_PICTURES)?;
+    let clip = MadeClip::encode(frames, B_PICTURES)?;
     let injected = |seq, _: &[Row]| Some((order_periods(seq, frames)? * PERIOD_NS) as f64);
     let built = decoding(&clip, "threads=1")?;
     Ok(collect(built, Vec::new(), HOP, injected, |row| row.held_ns - row.held_depth_ns)?.0)
@@ -131,7 +131,7 @@ fn order_periods(seq: u64, frames: u64) -> Option<u64> {
 /// out.
 pub(super) fn depth(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(100);
-    let clip = MadeClip::encode("depth", frames, 0)?;
+    let clip = MadeClip::encode(frames, 0)?;
     let injected = |seq, _: &[Row]| (seq + 1 < frames).then_some(PERIOD_NS as f64);
     let built = decoding(&clip, "threads=2 threading=frame")?;
     Ok(collect(built, Vec::new(), HOP, injected, |row| row.held_depth_ns)?.0)

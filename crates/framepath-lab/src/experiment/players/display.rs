@@ -4,16 +4,17 @@
 use std::env;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
 use framepath_os::process::children;
+use tempfile::TempDir;
 
 use crate::descendants::process;
 use crate::error::LabError;
 use crate::process::Program;
+use crate::temporary_folder::temporary_folder;
 
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
@@ -37,7 +38,7 @@ pub(super) struct Display {
     own: Option<Child>,
     /// Folder that the lab created for the server's socket, removed on drop; `None` if it created
     /// none.
-    folder: Option<PathBuf>,
+    _folder: Option<TempDir>,
     /// X server on which the lab's own compositor runs, stopped after the compositor; `None` for other
     /// displays.
     under: Option<Box<Display>>,
@@ -53,7 +54,7 @@ impl Display {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
             let environment = vec![("DISPLAY", name.clone())];
             let name = format!("X {name}");
-            return Ok(Display { environment, name, server, own: None, folder: None, under: None });
+            return Ok(Display { environment, name, server, own: None, _folder: None, under: None });
         }
         Display::xvfb()
     }
@@ -71,7 +72,7 @@ impl Display {
             name: String::new(),
             server: Some(child.id()),
             own: Some(child),
-            folder: None,
+            _folder: None,
             under: None,
         };
         // Xvfb writes its number when it is ready.
@@ -99,31 +100,27 @@ impl Display {
                 name: format!("Wayland {name}"),
                 server,
                 own: None,
-                folder: None,
+                _folder: None,
                 under: None,
             });
         }
         let under = Display::xvfb()?;
-        let folder = env::temp_dir().join(format!("framepath-wayland-{}", std::process::id()));
+        let folder = temporary_folder().map_err(|error| error.to_string())?;
         let socket = "framepath-0";
-        private_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
         let mut command = Command::new("weston");
         command.args(["--backend=x11-backend.so", "--width=1920", "--height=1080", "--idle-time=0"]);
         under.offer(&mut command);
-        command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", &folder).stdout(Stdio::null());
-        let child = started(&mut command, MISSING).inspect_err(|_| {
-            // An error does not matter: the folder is empty.
-            let _ = fs::remove_dir(&folder);
-        })?;
-        let path = folder.display().to_string();
+        command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", folder.path()).stdout(Stdio::null());
+        let child = started(&mut command, MISSING)?;
+        let path = folder.path().display().to_string();
         let environment = vec![("WAYLAND_DISPLAY", socket.to_owned()), ("XDG_RUNTIME_DIR", path)];
-        let ready = folder.join(socket);
+        let ready = folder.path().join(socket);
         let mut display = Display {
             environment,
             name: format!("weston in {}", under.name),
             server: Some(child.id()),
             own: Some(child),
-            folder: Some(folder),
+            _folder: Some(folder),
             under: Some(Box::new(under)),
         };
         display
@@ -207,9 +204,6 @@ impl Drop for Display {
             let _ = children::signal_group(&child, SIGKILL);
             let _ = children::wait(child);
         }
-        if let Some(folder) = &self.folder {
-            let _ = fs::remove_dir_all(folder);
-        }
         drop(self.under.take());
     }
 }
@@ -232,11 +226,6 @@ fn started(command: &mut Command, missing: &str) -> Result<Child, String> {
         std::io::ErrorKind::NotFound => missing.to_owned(),
         _ => format!("{name}: {error}"),
     })
-}
-
-fn private_folder(folder: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt;
-    fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
 /// Reads the first line of the file; `None` until the line is complete.

@@ -10,6 +10,7 @@ use framepath_model::summary::SummaryRow;
 
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
+use crate::own_child::OwnChild;
 
 /// Time from the start of the stream to the measurement: the first packet is decoded, and then all
 /// threads sleep.
@@ -19,6 +20,9 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// Returns the row with the number of context switches of all threads of that process and of its
 /// descendants (workers and spare workers) within `duration`. Each thread that is awake at the start, and
 /// each that is awake at the end, adds one.
+///
+/// # Errors
+/// The process cannot be started, or has ended or has no worker when the measurement ends: then nothing was measured.
 pub(super) fn run(
     framepath: &Path,
     clip: &Path,
@@ -30,13 +34,16 @@ pub(super) fn run(
     let mut command = Command::new(framepath);
     command.args(["run", "--quiet", "--ledger", "off", &path]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = command.spawn().map_err(LabError::io("starting an idle stream"))?;
+    let child = OwnChild::new(command.spawn().map_err(LabError::io("starting an idle stream"))?);
     std::thread::sleep(SETTLING);
     let before = tree_activity(child.id());
     std::thread::sleep(duration);
     let after = tree_activity(child.id());
-    child.kill().map_err(LabError::io("ending an idle stream"))?;
-    child.wait().map_err(LabError::io("waiting for an idle stream"))?;
+    let has_worker = !descendants(child.id()).is_empty();
+    child.kill()?;
+    if !has_worker {
+        return Err(LabError::Unknown("the idle stream has no worker".to_owned()));
+    }
     let ran = after.switches.saturating_sub(before.switches) + before.awake + after.awake;
     let seconds = duration.as_secs_f64();
     let extra = [

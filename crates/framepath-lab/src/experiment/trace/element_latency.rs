@@ -18,7 +18,7 @@ use crate::measure::Measured;
 use crate::pairs;
 use crate::process::Program;
 use crate::progress::ProgressView;
-use crate::temporary_file::TemporaryFile;
+use crate::temporary_folder::temporary_folder;
 use crate::traced::trace_to_end;
 
 /// Pipelines without a decoder: name of the case, and the elements behind the source, whose number of buffers is
@@ -105,14 +105,15 @@ struct ElementRuns {
 /// GStreamer's.
 fn observed(elements: &str) -> Result<Vec<(String, [Measured; 2])>, LabError> {
     has_elements(elements)?;
-    let log = TemporaryFile::named("element-latency.log");
+    let folder = temporary_folder()?;
+    let log = folder.path().join("element-latency.log");
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "videotestsrc", "num-buffers=150", "!"]).args(elements.split_whitespace());
     command.env("GST_TRACERS", "latency(flags=element)").env("GST_DEBUG", "GST_TRACER:7");
-    command.env("GST_DEBUG_NO_COLOR", "1").env("GST_DEBUG_FILE", log.path());
+    command.env("GST_DEBUG_NO_COLOR", "1").env("GST_DEBUG_FILE", &log);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let traced = trace_to_end(command, &format!("gst-launch-1.0 videotestsrc ! {elements}"))?;
-    let of_tracer = read_log(log.path())?;
+    let of_tracer = read_log(&log)?;
     let stream = traced.streams.first().ok_or_else(|| no_buffer(TRACE))?;
     let mut figures = Vec::new();
     for (at, element) in stream.stages.iter().enumerate() {

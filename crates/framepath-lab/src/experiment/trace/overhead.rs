@@ -14,13 +14,14 @@ use framepath_model::stats::median;
 use framepath_model::summary::Summary;
 use framepath_os::process::children;
 use framepath_os::time::now_ns;
+use tempfile::TempDir;
 
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::progress::ProgressView;
-use crate::temporary_file::TemporaryFile;
+use crate::temporary_folder::temporary_folder;
 use crate::traced::recording;
 
 /// Decoding of a clip to nothing: name of the case, clip, and how often it is repeated.
@@ -70,8 +71,8 @@ pub(super) fn run(
 /// Clip that lasts longer. Its file is removed when this value is dropped, if it was made.
 struct Repeated {
     path: PathBuf,
-    /// File of its own, if there is one.
-    _made: Option<TemporaryFile>,
+    /// Folder of its own file, if it has one.
+    _made: Option<TempDir>,
     /// Number of times that ffmpeg plays the file again.
     loops: u32,
 }
@@ -83,9 +84,10 @@ impl Repeated {
             return Ok(Repeated { path: clip.to_owned(), _made: None, loops: repeats });
         }
         let bytes = fs::read(clip).map_err(LabError::io("reading a clip"))?;
-        let file = TemporaryFile::named("repeated.h264");
-        fs::write(file.path(), bytes.repeat(repeats as usize)).map_err(LabError::io("writing a clip"))?;
-        Ok(Repeated { path: file.path().to_owned(), _made: Some(file), loops: 0 })
+        let folder = temporary_folder()?;
+        let path = folder.path().join("repeated.h264");
+        fs::write(&path, bytes.repeat(repeats as usize)).map_err(LabError::io("writing a clip"))?;
+        Ok(Repeated { path, _made: Some(folder), loops: 0 })
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_model::ledger::Row;
@@ -17,7 +18,7 @@ use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
 use crate::pairs;
 use crate::progress::ProgressView;
-use crate::temporary_file::TemporaryFile;
+use crate::temporary_folder::temporary_folder;
 use crate::traced::{self, trace_to_end};
 
 /// Decoding by framepath: name of the case, clip, and options of the stage `decode`.
@@ -86,9 +87,10 @@ pub(super) fn run(
 
 /// Returns the figures of one run by the tracer and by framepath's own ledger.
 fn observed(settings: &ExperimentSettings, path: &str) -> Result<[Measured; 2], LabError> {
-    let (json, csv) = (TemporaryFile::named("own-ledger.json"), TemporaryFile::named("own-ledger.csv"));
+    let folder = temporary_folder()?;
+    let (json, csv) = (folder.path().join("ledger.json"), folder.path().join("ledger.csv"));
     let mut command = Command::new(&settings.framepath);
-    command.args(["run", "--quiet", "--json"]).arg(json.path()).arg("--csv").arg(csv.path());
+    command.args(["run", "--quiet", "--json"]).arg(&json).arg("--csv").arg(&csv);
     command.args(["--", path]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let traced = trace_to_end(command, &format!("framepath run '{path}'"))?;
@@ -98,9 +100,7 @@ fn observed(settings: &ExperimentSettings, path: &str) -> Result<[Measured; 2], 
     let rows_of_trace: DecoderRows = (stream.rows.iter().filter(of_decoder))
         .map(|row| (row.seq, [row.wall_ns(), row.compute_ns]))
         .collect();
-    let read = |file: &TemporaryFile| {
-        fs::read_to_string(file.path()).map_err(LabError::io("reading framepath's own ledger"))
-    };
+    let read = |file: &Path| fs::read_to_string(file).map_err(LabError::io("reading framepath's own ledger"));
     let rows_of_ledger = decoder_rows(&read(&csv)?).ok_or_else(|| no_decoder(LEDGER))?;
     let summary: Summary = serde_json::from_str(&read(&json)?)
         .map_err(|error| LabError::Unknown(format!("framepath's own ledger: {error}")))?;
