@@ -10,6 +10,7 @@ use framepath_model::path::nearest;
 use framepath_model::shown::{shown, shown_lines};
 use framepath_os::process::cancel;
 use framepath_os::process::signal;
+use framepath_os::process::standard_output;
 
 use crate::terminal;
 
@@ -141,6 +142,10 @@ pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     // The help goes to standard output; a closed pipe there is a failure.
+    if let Err(closed) = standard_output::check() {
+        terminal::note(&format!("framepath: standard output: {closed}"));
+        return ExitCode::FAILURE;
+    }
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

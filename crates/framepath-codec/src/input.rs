@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -38,6 +38,8 @@ pub struct MediaFile {
     requested: bool,
     /// Size of an input whose bytes are requested; `None` if it is not known, and for files.
     size: Option<u64>,
+    /// True if `file` has the files of an image sequence, in chunks ([`write_chunk`](crate::write_chunk)).
+    sequence: bool,
     name: String,
     seekable: bool,
     /// Receiver of a copy of the bytes that a demuxer reads; `None` without a call of
@@ -115,8 +117,14 @@ impl MediaFile {
         MediaFile { requested: true, size, ..MediaFile::new(File::from(socket), name, seekable) }
     }
 
+    /// Creates the input from `fd`, a pipe or socket with the files of an image sequence, each in the chunks
+    /// of [`write_chunk`](crate::write_chunk). `name` is for errors.
+    pub fn pictures(fd: OwnedFd, name: String) -> MediaFile {
+        MediaFile { sequence: true, ..MediaFile::new(File::from(fd), name, false) }
+    }
+
     fn new(file: File, name: String, seekable: bool) -> MediaFile {
-        MediaFile { file, requested: false, size: None, name, seekable, read_bytes: None }
+        MediaFile { file, requested: false, size: None, sequence: false, name, seekable, read_bytes: None }
     }
 
     /// Returns another handle to the open file, which shares the position. The new handle keeps no
@@ -128,6 +136,7 @@ impl MediaFile {
         Ok(MediaFile {
             requested: self.requested,
             size: self.size,
+            sequence: self.sequence,
             ..MediaFile::new(self.file.try_clone()?, self.name.clone(), self.seekable)
         })
     }
@@ -158,6 +167,16 @@ impl MediaFile {
     /// or a device.
     pub fn is_seekable(&self) -> bool {
         self.seekable
+    }
+
+    /// Returns true if the input is an image sequence: it was created by [`pictures`](MediaFile::pictures).
+    pub fn is_sequence(&self) -> bool {
+        self.sequence
+    }
+
+    /// Returns the file, for a demuxer that reads the chunks of an image sequence itself.
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 }
 
@@ -194,6 +213,8 @@ enum Bytes {
     File(File),
     /// Bytes that another process reads.
     Requested(ByteClient),
+    /// Bytes in memory.
+    Memory(Cursor<Vec<u8>>),
 }
 
 impl Bytes {
@@ -201,6 +222,7 @@ impl Bytes {
         match self {
             Bytes::File(file) => cancel::read(file, buffer),
             Bytes::Requested(client) => client.read(buffer),
+            Bytes::Memory(bytes) => bytes.read(buffer),
         }
     }
 
@@ -208,6 +230,7 @@ impl Bytes {
         match self {
             Bytes::File(file) => file.seek(to),
             Bytes::Requested(client) => client.seek(to),
+            Bytes::Memory(bytes) => bytes.seek(to),
         }
     }
 
@@ -249,15 +272,25 @@ impl ContainerInput {
     /// Creates the I/O context that reads `file` from its current position. Fails only without
     /// memory.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
-        let MediaFile { file, requested, size, name, seekable, read_bytes } = file;
+        let MediaFile { file, requested, size, sequence: _, name, seekable, read_bytes } = file;
         let bytes = match requested {
             true => Bytes::Requested(ByteClient::new(OwnedFd::from(file).into(), size)),
             false => Bytes::File(file),
         };
+        ContainerInput::reading(Reader { bytes, read_bytes, error: None }, name, seekable)
+    }
+
+    /// Creates the I/O context that reads `bytes`. `name` is for errors. Fails only without memory.
+    pub(crate) fn of_bytes(bytes: Vec<u8>, name: String) -> Result<ContainerInput, CodecError> {
+        let bytes = Bytes::Memory(Cursor::new(bytes));
+        ContainerInput::reading(Reader { bytes, read_bytes: None, error: None }, name, true)
+    }
+
+    fn reading(reader: Reader, name: String, seekable: bool) -> Result<ContainerInput, CodecError> {
         let no_memory =
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
-        let reader = Box::into_raw(Box::new(Reader { bytes, read_bytes, error: None }));
+        let reader = Box::into_raw(Box::new(reader));
         // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
         // the context afterwards. On failure the buffer and the reader are still ours to free.
         // The callbacks get `reader`, which `ContainerInput` keeps alive longer than the context.

@@ -206,7 +206,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

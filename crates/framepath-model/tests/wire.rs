@@ -295,10 +295,11 @@ fn message() -> impl Strategy<Value = Message> {
         text(TEXT_BYTES).prop_map(|name| Message::File { name }),
         (
             (any::<bool>(), 1..=u64::MAX, option::of(0..u32::MAX), any::<u64>()),
-            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES), option::of(option::of(0..u64::MAX)))
+            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES), option::of(option::of(0..u64::MAX)), any::<bool>())
         )
-            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size))| {
-                let bytes = size.map_or(InputBytes::File, |size| InputBytes::Requested { size });
+            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size, pictures))| {
+                let whole = if pictures { InputBytes::Pictures } else { InputBytes::File };
+                let bytes = size.map_or(whole, |size| InputBytes::Requested { size });
                 Message::Demux(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
             }),
         (

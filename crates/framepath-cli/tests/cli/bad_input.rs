@@ -140,6 +140,12 @@ fn a_closed_standard_output_is_an_error() {
         &["run", "--quiet", "--json", "-", &format!("{path} null")],
         &["run", &format!("{path} null")],
         &["stages"],
+        &["run", "--quiet", &format!("{path} framemd5 /dev/stdout")],
+        &["run", "--quiet", &format!("{path} raw /proc/self/fd/1")],
+        &["run", "--quiet", "--csv", "/dev/stdout", &format!("{path} null")],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
     ] {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "exec \"$@\" >&-", "sh"]).arg(framepath_testkit::program()).args(arguments);

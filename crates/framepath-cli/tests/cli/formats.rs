@@ -161,6 +161,44 @@ fn pictures_of_a_sequence_are_a_stream() {
         .prints("none-0.png");
 }
 
+/// Replaces files of a sequence by files without a picture: empty ones, text, and pictures that are cut off.
+#[test]
+fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
+    for (kind, codec) in [("png", "-c:v png"), ("jpg", "-c:v mjpeg"), ("bmp", "-c:v bmp"), ("tiff", "-c:v tiff")] {
+        let film = Film::new(&format!("shot-%03d.{kind}"), codec);
+        let file = |number: usize| film.file(&format!("shot-{:03}.{kind}", number + 1));
+        let wanted = film.by_ffmpeg("");
+        assert_eq!(wanted.len(), FRAMES);
+        let whole = fs::read(file(4)).unwrap();
+        let useless = [&b""[..], &b"no picture ".repeat(1000), &whole[..30]];
+        for bad in [&[0][..], &[4], &[9], &[0, 1, 2, 5, 6, 7]] {
+            let before: Vec<Vec<u8>> = bad.iter().map(|at| fs::read(file(*at)).unwrap()).collect();
+            bad.iter().for_each(|at| fs::write(file(*at), useless[at % 3]).unwrap());
+            let kept: Vec<(i64, &String)> =
+                (0..).zip(&wanted).filter(|(at, _)| !bad.contains(&(*at as usize))).collect();
+            for hosts in [("", ""), ("host=inline", "host=inline threads=1"), ("host=process", "host=process")] {
+                let path = format!("file {} {} ! decode {} ! framemd5 -", film.path, hosts.0, hosts.1);
+                let output = run(&["run", "--quiet", &path]).ended(3);
+                let lines = output.frames();
+                let times = lines.iter().map(|line| line.split(',').nth(2).unwrap().trim().parse().unwrap());
+                let hashes = hashes(&lines);
+                assert_eq!(times.zip(&hashes).collect::<Vec<_>>(), kept, "{kind} {bad:?} {hosts:?}");
+                let (count, s) = (bad.len(), if bad.len() == 1 { "" } else { "s" });
+                output
+                    .prints(&format!("lost {count} picture{s}: nothing could be decoded from their files"))
+                    .prints(&format!("damaged stream: {count} packet{s} undecodable, 0 frames concealed, first"));
+            }
+            bad.iter().zip(before).for_each(|(at, bytes)| fs::write(file(*at), bytes).unwrap());
+        }
+        (0..FRAMES).for_each(|at| fs::write(file(at), useless[at % 3]).unwrap());
+        for host in ["inline", "process"] {
+            run(&["run", "--quiet", &format!("file {} host={host} ! decode ! null", film.path)])
+                .ended(1)
+                .prints("none of the 10 files of the image sequence is a picture");
+        }
+    }
+}
+
 #[test]
 fn raw_pixels_are_written_and_read_back() {
     for format in ["yuv422p10le", "gbrap", "gray"] {
