@@ -164,7 +164,9 @@ fn pictures_of_a_sequence_are_a_stream() {
 /// Replaces files of a sequence by files without a picture: empty ones, text, and pictures that are cut off.
 #[test]
 fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
-    for (kind, codec) in [("png", "-c:v png"), ("jpg", "-c:v mjpeg"), ("bmp", "-c:v bmp"), ("tiff", "-c:v tiff")] {
+    for (kind, codec) in
+        [("png", "-c:v png"), ("jpg", "-c:v mjpeg"), ("bmp", "-c:v bmp"), ("tiff", "-c:v tiff")]
+    {
         let film = Film::new(&format!("shot-%03d.{kind}"), codec);
         let file = |number: usize| film.file(&format!("shot-{:03}.{kind}", number + 1));
         let wanted = film.by_ffmpeg("");
@@ -176,7 +178,9 @@ fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
             bad.iter().for_each(|at| fs::write(file(*at), useless[at % 3]).unwrap());
             let kept: Vec<(i64, &String)> =
                 (0..).zip(&wanted).filter(|(at, _)| !bad.contains(&(*at as usize))).collect();
-            for hosts in [("", ""), ("host=inline", "host=inline threads=1"), ("host=process", "host=process")] {
+            for hosts in
+                [("", ""), ("host=inline", "host=inline threads=1"), ("host=process", "host=process")]
+            {
                 let path = format!("file {} {} ! decode {} ! framemd5 -", film.path, hosts.0, hosts.1);
                 let output = run(&["run", "--quiet", &path]).ended(3);
                 let lines = output.frames();
@@ -186,7 +190,9 @@ fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
                 let (count, s) = (bad.len(), if bad.len() == 1 { "" } else { "s" });
                 output
                     .prints(&format!("lost {count} picture{s}: nothing could be decoded from their files"))
-                    .prints(&format!("damaged stream: {count} packet{s} undecodable, 0 frames concealed, first"));
+                    .prints(&format!(
+                        "damaged stream: {count} packet{s} undecodable, 0 frames concealed, first"
+                    ));
             }
             bad.iter().zip(before).for_each(|(at, bytes)| fs::write(file(*at), bytes).unwrap());
         }

@@ -114,13 +114,8 @@ impl Demuxer {
     /// No file is a picture, there is no such track, a read failed, or there is not enough memory.
     pub(super) fn open_pictures(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
-        let mut files = PictureFiles {
-            chunks: file.into_file(),
-            returned: 0,
-            unusable: 0,
-            first: None,
-            _examined: None,
-        };
+        let mut files =
+            PictureFiles { chunks: file.into_file(), returned: 0, unusable: 0, first: None, _examined: None };
         while let Some(packet) = files.read(&name)? {
             match examined(&name, &packet, track) {
                 Ok(Some((context, stream, input))) => {

@@ -112,9 +112,7 @@ impl Sequence {
 
 /// Returns the reading end of a connection whose bytes a thread writes by `feed`, and the handle of this thread.
 /// The reader sees an error of `feed` as the end of the bytes.
-fn fed(
-    feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,
-) -> io::Result<(OwnedFd, Feed)> {
+fn fed(feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static) -> io::Result<(OwnedFd, Feed)> {
     let (reader, mut writer) = UnixStream::pair()?;
     // The reader may belong to another process, which must not write.
     reader.shutdown(Shutdown::Write)?;
