@@ -14,6 +14,7 @@ pub use pictures::write_chunk;
 use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::{AccessPoints, RandomAccess};
@@ -217,6 +218,7 @@ impl Demuxer {
             self.packets += 1;
             return Ok(Some(packet));
         }
+        let since = Instant::now();
         loop {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -229,8 +231,9 @@ impl Demuxer {
             if let Some(source) = self.input.take_error() {
                 return Err(CodecError::Io { file: self.name(), operation: "read", source });
             }
-            if matches!(self.input, DemuxerInput::Network { .. }) {
-                if code == ff::AVERROR(libc::EAGAIN) {
+            if let DemuxerInput::Network { patience, .. } = self.input {
+                let is_early = code == ff::AVERROR(libc::ETIMEDOUT) && since.elapsed() < patience;
+                if code == ff::AVERROR(libc::EAGAIN) || is_early {
                     continue;
                 }
                 self.count_lost(&mut packet);

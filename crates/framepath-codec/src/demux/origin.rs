@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Origin of a demuxer's bytes: a file, the files of an image sequence, or the network.
 
+use std::time::Duration;
+
 use super::pictures::PictureFiles;
 use crate::input::ContainerInput;
 use crate::network_input::NetworkInput;
@@ -13,6 +15,8 @@ pub(super) enum DemuxerInput {
     /// libavformat's own sockets, and for a session description the memory that it was read from.
     Network {
         _memory: NetworkInput,
+        /// Time without a packet that is no error yet. libavformat reports 10 s without a datagram as a timeout.
+        patience: Duration,
     },
 }
 
