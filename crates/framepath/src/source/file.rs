@@ -16,7 +16,7 @@ use framepath_os::process::{cancel, signal};
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::{DemuxedInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
-use crate::hosting::{refuse_required_sandbox, service_stream_of, worker_options};
+use crate::hosting::{refuse_required_sandbox, refuse_worker_options, service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
@@ -112,8 +112,10 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
         let unread = feed.as_ref().and_then(|feed| feed.check().err());
         unread.map_or(error, StageError::io("file"))
     })?;
-    if is_open && file.worker().is_some() {
-        place.outcomes.is_unusual.store(true, Ordering::Relaxed);
+    match file.worker() {
+        None => refuse_worker_options(hop)?,
+        Some(_) if is_open => place.outcomes.is_unusual.store(true, Ordering::Relaxed),
+        Some(_) => {}
     }
     file.feed = feed.or(file.feed);
     file.report_worker(place);
