@@ -18,6 +18,7 @@ use framepath_os::process::cancel;
 use framepath_os::process::signal;
 
 use crate::byte_client::ByteClient;
+use crate::network_input::has_too_many_redirects;
 use crate::{CodecError, shortage};
 
 /// Size of the buffer through which libavformat reads the input, bytes: few calls for a 1080p
@@ -378,12 +379,12 @@ impl Drop for ContainerInput {
 }
 
 /// Callback that ends libavformat's own waits and searches after SIGINT or SIGTERM to this process,
-/// or when the run of the calling thread was requested to stop.
+/// when the run of the calling thread was requested to stop, or after too many redirections of an RTSP server.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
 unsafe extern "C" fn interrupted(_: *mut c_void) -> c_int {
-    c_int::from(signal::interrupted())
+    c_int::from(signal::interrupted() || has_too_many_redirects())
 }
 
 type SeekCallback = unsafe extern "C" fn(*mut c_void, i64, c_int) -> i64;

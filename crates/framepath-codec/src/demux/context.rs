@@ -100,6 +100,11 @@ impl Context {
                     let error = CodecError::Demux { file: file(), operation: "open", message };
                     return Err(io_or(input, name, error));
                 }
+                // libavformat adds six bytes to the negative code of an invalid size.
+                _ if found == "yuv4mpegpipe" && code == ff::AVERROR(libc::EBUSY) => {
+                    let message = "the size of its pictures is out of range".to_owned();
+                    return Err(CodecError::Demux { file: file(), operation: "open", message });
+                }
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
             if formats == Formats::Known && context.shows_other_codec() {

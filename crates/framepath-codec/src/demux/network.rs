@@ -14,7 +14,9 @@ use super::origin::DemuxerInput;
 use crate::container::Formats;
 use crate::error::libav_message;
 use crate::input::INTERRUPT;
-use crate::network_input::{NetworkInput, has_goodbye, take_lost, watch_messages};
+use crate::network_input::{
+    MOST_REDIRECTS, NetworkInput, has_goodbye, has_too_many_redirects, take_lost, watch_messages,
+};
 use crate::shortage::Shortage;
 use crate::{CodecError, Packet};
 
@@ -223,6 +225,9 @@ impl Context {
             let message = libav_message(code);
             let message = match (stream.protocol, code) {
                 (NetworkProtocol::Sdp, _) => message,
+                _ if has_too_many_redirects() => {
+                    format!("the server redirects more than {MOST_REDIRECTS} times")
+                }
                 // libavformat returns this error also if the server sends no answer in time.
                 (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
                 _ => message,
