@@ -314,9 +314,14 @@ impl LibavDecoder {
     pub(crate) fn drain(&mut self) {
         if self.state == LibavState::Running {
             self.state = LibavState::Draining;
-            // SAFETY: an open context; a null packet means the end. The call cannot fail while
-            // the decoder is running.
-            unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+            let shortage = Shortage::watch();
+            // SAFETY: an open context; a null packet means the end. The call also receives the next picture of a
+            // frame thread, and returns the error of that picture.
+            let code = unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+            self.check_memory(&shortage);
+            if code < 0 {
+                self.reject(code);
+            }
         }
     }
 

@@ -302,8 +302,10 @@ impl Report {
                 losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
             }
         }
-        if self.is_sequence && self.damage.undecodable > 0 {
-            let (hop, count) = (self.hops[0].text.clone(), self.damage.undecodable);
+        // `damage=skip` also leaves out whole pictures that were in the decoder.
+        let without_picture = self.damage.undecodable.saturating_add(self.damage.skipped);
+        if self.is_sequence && without_picture > 0 {
+            let (hop, count) = (self.hops[0].text.clone(), without_picture);
             losses.push(Loss { hop, count, first: None, reason: LossReason::NoPicture });
         }
         for worker in &self.workers {

@@ -173,14 +173,16 @@ fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
         assert_eq!(wanted.len(), FRAMES);
         let whole = fs::read(file(4)).unwrap();
         let useless = [&b""[..], &b"no picture ".repeat(1000), &whole[..30]];
-        for bad in [&[0][..], &[4], &[9], &[0, 1, 2, 5, 6, 7]] {
+        for bad in [&[0][..], &[4], &[8], &[9], &[0, 1, 2, 5, 6, 7], &[7, 8]] {
             let before: Vec<Vec<u8>> = bad.iter().map(|at| fs::read(file(*at)).unwrap()).collect();
             bad.iter().for_each(|at| fs::write(file(*at), useless[at % 3]).unwrap());
             let kept: Vec<(i64, &String)> =
                 (0..).zip(&wanted).filter(|(at, _)| !bad.contains(&(*at as usize))).collect();
-            for hosts in
-                [("", ""), ("host=inline", "host=inline threads=1"), ("host=process", "host=process")]
-            {
+            for hosts in [
+                ("", ""),
+                ("host=inline", "host=inline threads=3"),
+                ("host=process", "host=process threads=1"),
+            ] {
                 let path = format!("file {} {} ! decode {} ! framemd5 -", film.path, hosts.0, hosts.1);
                 let output = run(&["run", "--quiet", &path]).ended(3);
                 let lines = output.frames();
