@@ -10,6 +10,7 @@ use framepath_model::path::nearest;
 use framepath_model::shown::{shown, shown_lines};
 use framepath_os::process::cancel;
 use framepath_os::process::signal;
+use framepath_os::process::standard_output;
 
 use crate::terminal;
 
@@ -105,9 +106,21 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 /// escaped. A usage error keeps its line breaks and tabs; they are escaped in other errors.
 pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     // A usage error may have several lines: the arguments, and a mark below the wrong word.
-    let line = one_line(error);
+    let line = with_remedy(one_line(error));
     let line = if error.is::<UsageError>() { shown_lines(&line) } else { shown(&line) };
     terminal::note(&format!("framepath: {command}: {line}"));
+}
+
+/// Adds a remedy to `line` if it names EAGAIN, by which the system says that no process or thread can be started. The
+/// text counts, because it may come from another process. No call that could block returns this error here.
+fn with_remedy(line: String) -> String {
+    // Libraries write the text without the number.
+    match line.contains("Resource temporarily unavailable") {
+        true => format!(
+            "{line}; this user or cgroup has too many processes and threads: end some, or raise `ulimit -u` or pids.max"
+        ),
+        false => line,
+    }
 }
 
 /// Joins the texts of `error` and its causes with `: `; line breaks in their texts remain. Omits a cause
@@ -141,6 +154,10 @@ pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
     // The help goes to standard output; a closed pipe there is a failure.
+    if let Err(closed) = standard_output::check() {
+        terminal::note(&format!("framepath: standard output: {closed}"));
+        return ExitCode::FAILURE;
+    }
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }
@@ -178,5 +195,8 @@ mod tests {
         assert_eq!(one_line(&echoed), "a.csv: disk is full");
         let named = anyhow::anyhow!("a b: cannot open: gone").context("file 'a b': cannot open: gone");
         assert_eq!(one_line(&named), "file 'a b': cannot open: gone");
+        assert_eq!(with_remedy("decode: gone".to_owned()), "decode: gone");
+        let lack = with_remedy(io::Error::from_raw_os_error(11).to_string());
+        assert!(lack.ends_with("raise `ulimit -u` or pids.max"), "{lack}");
     }
 }

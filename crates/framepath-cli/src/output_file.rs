@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use framepath_os::process::cancel::StoppableWriter;
+use framepath_os::process::standard_output;
 
 use crate::terminal;
 
@@ -101,6 +102,7 @@ impl OutputFile {
     pub(crate) fn create(name: &str) -> anyhow::Result<OutputFile> {
         let target = match name {
             "-" => Target::Stdout,
+            _ if standard_output::check_path(name.as_ref()).is_err() => Target::Stdout,
             _ => Target::create(name).with_context(|| format!("writing `{name}`"))?,
         };
         Ok(OutputFile { name: name.to_owned(), target })

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Demuxer: reads the packets of one video track of a file or of a network stream.
+//! Demuxer: reads the packets of one video track of a file, of an image sequence or of a network stream.
 
 mod context;
 mod gradual;
 mod network;
 mod origin;
+mod pictures;
 mod seek;
 
 pub use network::{NetworkProtocol, NetworkStream};
+pub use pictures::write_chunk;
 
 use std::ffi::c_int;
 use std::fmt;
 use std::path::Path;
+use std::time::Instant;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::{AccessPoints, RandomAccess};
@@ -123,6 +126,13 @@ impl Demuxer {
         formats: Formats,
     ) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
+        if file.is_sequence() {
+            return match formats {
+                // Each file could have another codec.
+                Formats::Known => Err(CodecError::OtherCodec { file: name }),
+                Formats::All => Demuxer::open_pictures(file, track),
+            };
+        }
         let mut input = DemuxerInput::File(ContainerInput::new(file)?);
         let (context, stream) = Context::open(&name, &mut input, track, formats)?;
         let demuxer = Demuxer::from_parts(name, input, context, stream, (track, formats))?;
@@ -202,6 +212,13 @@ impl Demuxer {
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
         (self.is_refuted, self.claim) = (false, None);
+        if let DemuxerInput::Pictures(files) = &mut self.input {
+            let Some(mut packet) = files.next(&self.name, &self.info)? else { return Ok(None) };
+            self.verify_key(&mut packet);
+            self.packets += 1;
+            return Ok(Some(packet));
+        }
+        let since = Instant::now();
         loop {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -214,8 +231,9 @@ impl Demuxer {
             if let Some(source) = self.input.take_error() {
                 return Err(CodecError::Io { file: self.name(), operation: "read", source });
             }
-            if matches!(self.input, DemuxerInput::Network { .. }) {
-                if code == ff::AVERROR(libc::EAGAIN) {
+            if let DemuxerInput::Network { patience, .. } = self.input {
+                let is_early = code == ff::AVERROR(libc::ETIMEDOUT) && since.elapsed() < patience;
+                if code == ff::AVERROR(libc::EAGAIN) || is_early {
                     continue;
                 }
                 self.count_lost(&mut packet);
@@ -256,16 +274,21 @@ impl Demuxer {
             packet.meta_mut().orientation = self.info.stream.orientation;
             let packet = self.with_new_head(packet)?;
             let mut packet = self.with_palette(packet)?;
-            if packet.is_key() {
-                self.claim = self.points.inspect(packet.bytes().unwrap_or_default(), true, true);
-            }
-            // Matroska stores the flag outside the bytes, and MP4 without `stss` flags all packets.
-            self.is_refuted = matches!(self.claim, Some(RandomAccess::Picture { .. }));
-            if self.is_refuted {
-                packet.clear_key();
-            }
+            self.verify_key(&mut packet);
             self.packets += 1;
             return Ok(Some(packet));
+        }
+    }
+
+    /// Removes the key flag of `packet`, the one that was read last, if its bytes refute the flag.
+    fn verify_key(&mut self, packet: &mut Packet) {
+        if packet.is_key() {
+            self.claim = self.points.inspect(packet.bytes().unwrap_or_default(), true, true);
+        }
+        // Matroska stores the flag outside the bytes, and MP4 without `stss` flags all packets.
+        self.is_refuted = matches!(self.claim, Some(RandomAccess::Picture { .. }));
+        if self.is_refuted {
+            packet.clear_key();
         }
     }
 

@@ -66,7 +66,12 @@ pub enum GraphError {
 
 impl GraphError {
     fn graph(operation: &'static str, code: c_int) -> GraphError {
-        GraphError::Graph { operation, message: libav_message(code) }
+        let message = libav_message(code);
+        let message = match code == ff::AVERROR(libc::EPERM) {
+            true => format!("{message}; a filter in a worker can open no file: add host=inline"),
+            false => message,
+        };
+        GraphError::Graph { operation, message }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -18,6 +18,7 @@ use framepath_os::process::cancel;
 use framepath_os::process::signal;
 
 use crate::byte_client::ByteClient;
+use crate::network_input::has_too_many_redirects;
 use crate::{CodecError, shortage};
 
 /// Size of the buffer through which libavformat reads the input, bytes: few calls for a 1080p
@@ -38,6 +39,8 @@ pub struct MediaFile {
     requested: bool,
     /// Size of an input whose bytes are requested; `None` if it is not known, and for files.
     size: Option<u64>,
+    /// True if `file` has the files of an image sequence, in chunks ([`write_chunk`](crate::write_chunk)).
+    sequence: bool,
     name: String,
     seekable: bool,
     /// Receiver of a copy of the bytes that a demuxer reads; `None` without a call of
@@ -115,8 +118,14 @@ impl MediaFile {
         MediaFile { requested: true, size, ..MediaFile::new(File::from(socket), name, seekable) }
     }
 
+    /// Creates the input from `fd`, a pipe or socket with the files of an image sequence, each in the chunks
+    /// of [`write_chunk`](crate::write_chunk). `name` is for errors.
+    pub fn pictures(fd: OwnedFd, name: String) -> MediaFile {
+        MediaFile { sequence: true, ..MediaFile::new(File::from(fd), name, false) }
+    }
+
     fn new(file: File, name: String, seekable: bool) -> MediaFile {
-        MediaFile { file, requested: false, size: None, name, seekable, read_bytes: None }
+        MediaFile { file, requested: false, size: None, sequence: false, name, seekable, read_bytes: None }
     }
 
     /// Returns another handle to the open file, which shares the position. The new handle keeps no
@@ -128,6 +137,7 @@ impl MediaFile {
         Ok(MediaFile {
             requested: self.requested,
             size: self.size,
+            sequence: self.sequence,
             ..MediaFile::new(self.file.try_clone()?, self.name.clone(), self.seekable)
         })
     }
@@ -158,6 +168,16 @@ impl MediaFile {
     /// or a device.
     pub fn is_seekable(&self) -> bool {
         self.seekable
+    }
+
+    /// Returns true if the input is an image sequence: it was created by [`pictures`](MediaFile::pictures).
+    pub fn is_sequence(&self) -> bool {
+        self.sequence
+    }
+
+    /// Returns the file, for a demuxer that reads the chunks of an image sequence itself.
+    pub(crate) fn into_file(self) -> File {
+        self.file
     }
 }
 
@@ -194,6 +214,8 @@ enum Bytes {
     File(File),
     /// Bytes that another process reads.
     Requested(ByteClient),
+    /// Bytes in memory.
+    Memory(Cursor<Vec<u8>>),
 }
 
 impl Bytes {
@@ -201,6 +223,7 @@ impl Bytes {
         match self {
             Bytes::File(file) => cancel::read(file, buffer),
             Bytes::Requested(client) => client.read(buffer),
+            Bytes::Memory(bytes) => bytes.read(buffer),
         }
     }
 
@@ -208,6 +231,7 @@ impl Bytes {
         match self {
             Bytes::File(file) => file.seek(to),
             Bytes::Requested(client) => client.seek(to),
+            Bytes::Memory(bytes) => bytes.seek(to),
         }
     }
 
@@ -249,15 +273,25 @@ impl ContainerInput {
     /// Creates the I/O context that reads `file` from its current position. Fails only without
     /// memory.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
-        let MediaFile { file, requested, size, name, seekable, read_bytes } = file;
+        let MediaFile { file, requested, size, sequence: _, name, seekable, read_bytes } = file;
         let bytes = match requested {
             true => Bytes::Requested(ByteClient::new(OwnedFd::from(file).into(), size)),
             false => Bytes::File(file),
         };
+        ContainerInput::reading(Reader { bytes, read_bytes, error: None }, name, seekable)
+    }
+
+    /// Creates the I/O context that reads `bytes`. `name` is for errors. Fails only without memory.
+    pub(crate) fn of_bytes(bytes: Vec<u8>, name: String) -> Result<ContainerInput, CodecError> {
+        let bytes = Bytes::Memory(Cursor::new(bytes));
+        ContainerInput::reading(Reader { bytes, read_bytes: None, error: None }, name, true)
+    }
+
+    fn reading(reader: Reader, name: String, seekable: bool) -> Result<ContainerInput, CodecError> {
         let no_memory =
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
-        let reader = Box::into_raw(Box::new(Reader { bytes, read_bytes, error: None }));
+        let reader = Box::into_raw(Box::new(reader));
         // SAFETY: the buffer is from av_malloc, as avio_alloc_context requires, and belongs to
         // the context afterwards. On failure the buffer and the reader are still ours to free.
         // The callbacks get `reader`, which `ContainerInput` keeps alive longer than the context.
@@ -345,12 +379,12 @@ impl Drop for ContainerInput {
 }
 
 /// Callback that ends libavformat's own waits and searches after SIGINT or SIGTERM to this process,
-/// or when the run of the calling thread was requested to stop.
+/// when the run of the calling thread was requested to stop, or after too many redirections of an RTSP server.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
 unsafe extern "C" fn interrupted(_: *mut c_void) -> c_int {
-    c_int::from(signal::interrupted())
+    c_int::from(signal::interrupted() || has_too_many_redirects())
 }
 
 type SeekCallback = unsafe extern "C" fn(*mut c_void, i64, c_int) -> i64;

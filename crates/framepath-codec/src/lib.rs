@@ -89,7 +89,7 @@ pub use codec::{Codec, OtherCodec};
 pub use container::{Formats, containers};
 pub use convert::{ConvertError, Converter, ScaleFilter};
 pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
-pub use demux::{Demuxer, NetworkProtocol, NetworkStream, silence_ffmpeg};
+pub use demux::{Demuxer, NetworkProtocol, NetworkStream, silence_ffmpeg, write_chunk};
 pub use error::CodecError;
 pub use hardware::Hardware;
 pub use hardware_api::HardwareApi;

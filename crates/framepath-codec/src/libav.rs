@@ -314,9 +314,14 @@ impl LibavDecoder {
     pub(crate) fn drain(&mut self) {
         if self.state == LibavState::Running {
             self.state = LibavState::Draining;
-            // SAFETY: an open context; a null packet means the end. The call cannot fail while
-            // the decoder is running.
-            unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+            let shortage = Shortage::watch();
+            // SAFETY: an open context; a null packet means the end. The call also receives the next picture of a
+            // frame thread, and returns the error of that picture.
+            let code = unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+            self.check_memory(&shortage);
+            if code < 0 {
+                self.reject(code);
+            }
         }
     }
 
@@ -411,16 +416,16 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
-        // A picture that lacks references is not marked as received in `numbers`.
-        let meta = if self.is_recovered() { self.numbers.find(number) } else { None };
+        // A picture that lacks references, or does not come before a failure, is not marked as received in
+        // `numbers`: a flush counts it.
+        let known = self.numbers.meta_of(number);
+        let comes = self.failure.as_ref().is_none_or(|failure| self.comes_before(failure, number, known));
+        let meta = if self.is_recovered() && comes { self.numbers.find(number) } else { None };
         let Some(mut meta) = meta else {
             // SAFETY: our frame; this releases its slot now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
         };
-        if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
-            return Ok(None);
-        }
         // SAFETY: a filled frame.
         meta = unsafe { described(picture, meta) };
         if flags & DAMAGED != 0 && self.is_memory_short() {

@@ -22,10 +22,18 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 /// True once a sender has said goodbye (RTCP BYE) for a stream in this process.
 static GOODBYE: AtomicBool = AtomicBool::new(false);
 
+/// Number of redirections in this process.
+static REDIRECTS: AtomicU64 = AtomicU64::new(0);
+
 /// Start of libavformat's message about lost packets, whose number follows.
 const LOST_MESSAGE: &[u8] = b"RTP: missed ";
 /// Start of libavformat's message about a sender's goodbye.
 const GOODBYE_MESSAGE: &[u8] = b"Received BYE";
+
+/// Start of libavformat's message about a redirection, as a format.
+const REDIRECT_MESSAGE: &[u8] = b"Status %d: Redirecting";
+/// Maximum number of redirections of an RTSP server; libavformat has no limit.
+pub(crate) const MOST_REDIRECTS: u64 = 10;
 
 /// Text of a session description, and the position in bytes up to which libavformat has read it.
 struct Unread {
@@ -153,8 +161,14 @@ pub(crate) fn has_goodbye() -> bool {
     GOODBYE.load(Ordering::Relaxed)
 }
 
+/// Returns true if servers have redirected this process more than [`MOST_REDIRECTS`] times since [`watch_messages`]: a
+/// process makes one connection.
+pub(crate) fn has_too_many_redirects() -> bool {
+    REDIRECTS.load(Ordering::Relaxed) > MOST_REDIRECTS
+}
+
 /// Callback for each message of FFmpeg's libraries, on any thread: counts lost packets (at least
-/// one for each message about them) and records a goodbye. Ignores all other messages. No path in
+/// one for each message about them) and redirections, and records a goodbye. Ignores all other messages. No path in
 /// it panics.
 unsafe extern "C" fn on_message(
     sender: *mut c_void,
@@ -169,6 +183,8 @@ unsafe extern "C" fn on_message(
     let text = unsafe { CStr::from_ptr(format) }.to_bytes();
     if text.starts_with(GOODBYE_MESSAGE) {
         GOODBYE.store(true, Ordering::Relaxed);
+    } else if text.starts_with(REDIRECT_MESSAGE) {
+        REDIRECTS.fetch_add(1, Ordering::Relaxed);
     } else if text.starts_with(LOST_MESSAGE) {
         let mut line: [c_char; 256] = [0; 256];
         // 0: the line does not begin with the sender's name.
@@ -214,6 +230,13 @@ mod tests {
             ff::av_log(none, warning, c"RTP: missed %d packets\n".as_ptr(), 7 as c_int);
             ff::av_log(none, warning, c"RTP: missed %d packets\n".as_ptr(), 35 as c_int);
             ff::av_log(none, warning, c"something else %d\n".as_ptr(), 9 as c_int);
+            let redirect = c"Status %d: Redirecting to %s\n".as_ptr();
+            for _ in 0..MOST_REDIRECTS {
+                ff::av_log(none, ff::AV_LOG_INFO as c_int, redirect, 302 as c_int, c"rtsp://a/".as_ptr());
+            }
+            assert!(!has_too_many_redirects());
+            ff::av_log(none, ff::AV_LOG_INFO as c_int, redirect, 302 as c_int, c"rtsp://a/".as_ptr());
+            assert!(has_too_many_redirects());
             assert!(!has_goodbye());
             let goodbye = c"Received BYE for stream %d (%d/%d)\n".as_ptr();
             ff::av_log(none, ff::AV_LOG_DEBUG as c_int, goodbye, 0 as c_int, 1 as c_int, 1 as c_int);

@@ -127,6 +127,30 @@ impl Packet {
         Some(packet)
     }
 
+    /// Adds `count` bytes, all 0, at the end, and returns them to be filled; `None` if there is not enough memory,
+    /// or if the packet would have 2 GiB or more. Only for a packet of this process that nobody shares.
+    pub(crate) fn grow(&mut self, count: usize) -> Option<&mut [u8]> {
+        let added = c_int::try_from(count).ok()?;
+        let before = self.len();
+        // SAFETY: a valid packet, borrowed exclusively. After success its buffer, which only it refers to, has
+        // `count` more bytes behind the `before` first ones.
+        unsafe {
+            let raw = self.as_ptr();
+            if ff::av_grow_packet(raw, added) < 0 {
+                return None;
+            }
+            let start = (*raw).data.add(before);
+            ptr::write_bytes(start, 0, count);
+            Some(slice::from_raw_parts_mut(start, count))
+        }
+    }
+
+    /// Flags the packet as one at which decoding can start.
+    pub(crate) fn set_key(&mut self) {
+        // SAFETY: `raw` is a valid packet, borrowed exclusively.
+        unsafe { self.0.raw.as_mut() }.flags |= ff::AV_PKT_FLAG_KEY as c_int;
+    }
+
     /// Copies the bytes into `area`, from which a process at the other end reads packets; the meter
     /// counts the bytes. Returns their offset in the area, or `None` if there is no room until that
     /// process releases packets; always `None` for more bytes than [`PacketArea::largest`].

@@ -511,14 +511,23 @@ impl<P> ReplayLog<P> {
     /// Returns the number of packets that had yielded no frame and might still have yielded one.
     /// These are the packets of the history, without discarded ones, that are shown after every
     /// packet with a frame; if a time is missing, those decoded after every packet with a frame.
-    /// Also counted are forgotten packets that might still have yielded a frame, and packets whose
+    /// Times from before a restart do not count (see [`Forgotten::may_output`]): a decoder outputs all
+    /// frames before the restart first. Also counted are forgotten packets that might still have yielded a frame, and packets whose
     /// frame would have been withheld.
     pub fn flush(&mut self) -> u64 {
-        let delivered = |entry: &&ReplayEntry<P>| entry.delivered > 0;
-        let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
-        let last = self.history.iter().filter(delivered).map(|entry| entry.seq).max();
-        let owed = self.history.iter().filter(|entry| match (entry.pts, last_shown) {
+        let restart = self.forgotten.restart();
+        let current = || self.history.iter().filter(|entry| entry.seq >= restart);
+        let delivered = || current().filter(|entry| entry.delivered > 0);
+        let last_shown = delivered().filter_map(|entry| entry.pts).max();
+        let last = delivered().map(|entry| entry.seq).max();
+        // Random access point at which times restart, if no frame has come from there on.
+        let next_restart = current()
+            .filter(|entry| entry.is_point() && Some(entry.seq) > last)
+            .find(|entry| matches!((entry.pts, last_shown), (Some(pts), Some(shown)) if pts < shown))
+            .map_or(u64::MAX, |entry| entry.seq);
+        let owed = current().filter(|entry| match (entry.pts, last_shown) {
             _ if entry.delivered > 0 || entry.discarded => false,
+            _ if entry.seq >= next_restart => true,
             (Some(pts), Some(shown)) => pts > shown,
             _ => Some(entry.seq) > last,
         });

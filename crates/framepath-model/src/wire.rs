@@ -117,7 +117,7 @@
 //! | buffer, with its fd | 6 | index`:32` |
 //! | device, with its fd, before open | 7 | name text(960) |
 //! | file, with its fd, before demux | 8 | name text(960) |
-//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable, bit 1: the file's descriptor is a socket for byte requests), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, size`:64` plus one or 0 if unknown (0 without bit 1), faults text(64) |
+//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable, bit 1: the file's descriptor is a socket for byte requests, bit 2: it has the files of an image sequence, in chunks), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, size`:64` plus one or 0 if unknown (0 without bit 1), faults text(64) |
 //! | memory, with its fd | 10 | number`:32` |
 //! | demux network, with the shared area, in place of open | 11 | transport`:32` (0 RTSP over TCP, 1 RTSP with datagrams, 2 SDP), cells`:32`, packet bytes`:64`, text bytes`:32`, track`:32` plus one or 0 for the best, latency`:64` and timeout`:64` in nanoseconds, faults text(64); the text is at the start of the packet area |
 //! | worker to caller | | |
@@ -206,7 +206,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 12;
+pub const VERSION: u16 = 13;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -589,6 +589,22 @@ fn the_last_packet_that_a_worker_had_is_one_that_was_submitted_to_it() {
     assert_eq!(log.last_submitted(|_| false), None);
 }
 
+/// Times restart at packet 3. Behind the restart, packet 5 is shown before packet 4.
+#[test]
+fn a_flush_counts_what_is_owed_behind_a_restart_of_times() {
+    for (frames, owed) in
+        [(&[0, 2][..], 4), (&[0, 2, 1], 3), (&[0, 2, 1, 3], 2), (&[0, 2, 3], 2), (&[0, 2, 3, 5], 1)]
+    {
+        let mut log = ReplayLog::new(|_| ());
+        for (seq, pts) in [(0, 100), (1, 102), (2, 101), (3, 0), (4, 2), (5, 1)] {
+            log.append(seq, Some(pts), access(seq == 0 || seq == 3), ());
+            log.sent();
+        }
+        frames.iter().for_each(|seq| assert_eq!(log.arrived(*seq), Arrived::Deliver));
+        assert_eq!(log.flush(), owed, "{frames:?}");
+    }
+}
+
 #[test]
 fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
     let mut log = ReplayLog::new(|_| ());

@@ -295,12 +295,30 @@ fn message() -> impl Strategy<Value = Message> {
         text(TEXT_BYTES).prop_map(|name| Message::File { name }),
         (
             (any::<bool>(), 1..=u64::MAX, option::of(0..u32::MAX), any::<u64>()),
-            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES), option::of(option::of(0..u64::MAX)))
+            (
+                1..=MAX_CELLS,
+                0..=i64::MAX as u64,
+                text(FAULTS_BYTES),
+                option::of(option::of(0..u64::MAX)),
+                any::<bool>()
+            )
         )
-            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size))| {
-                let bytes = size.map_or(InputBytes::File, |size| InputBytes::Requested { size });
-                Message::Demux(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
-            }),
+            .prop_map(
+                |((seekable, loops, track, start_ns), (cells, packet_bytes, faults, size, pictures))| {
+                    let whole = if pictures { InputBytes::Pictures } else { InputBytes::File };
+                    let bytes = size.map_or(whole, |size| InputBytes::Requested { size });
+                    Message::Demux(Demux {
+                        seekable,
+                        bytes,
+                        loops,
+                        track,
+                        start_ns,
+                        cells,
+                        packet_bytes,
+                        faults,
+                    })
+                }
+            ),
         (
             (0..3usize, 1..=NETWORK_TEXT_BYTES, option::of(0..u32::MAX), any::<[u64; 2]>()),
             (1..=MAX_CELLS, u64::from(NETWORK_TEXT_BYTES)..=i64::MAX as u64, text(FAULTS_BYTES))
@@ -511,7 +529,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 23 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 128, 0, 0, 16 << 32 | 16, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x0c\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x0d\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }

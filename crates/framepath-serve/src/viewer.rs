@@ -82,10 +82,14 @@ impl Viewer {
                     break;
                 }
                 Some((Message::Denied { text }, _)) => return Err(HostError::Denied { text }),
-                Some(_) => return Err(HostError::Service { what: "sent an unexpected message" }),
-                None => return Err(HostError::Service { what: "closed the connection" }),
+                Some(_) => return Err(self.broken("sent an unexpected message")),
+                None => return Err(self.broken("closed the connection")),
             }
         }
         Ok(snapshot)
+    }
+
+    fn broken(&self, what: &'static str) -> HostError {
+        HostError::Service { path: self.path.clone(), what }
     }
 }

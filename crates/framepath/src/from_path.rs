@@ -11,7 +11,7 @@ use crate::element::{HopPlace, LeastOut, Make};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, Session, Spec, Task};
-use crate::hosting::{refuse_required_sandbox, service_stream_of, worker_options};
+use crate::hosting::{refuse_required_sandbox, refuse_worker_options, service_stream_of, worker_options};
 use crate::pipeline::{Pipeline, SegmentInput};
 use crate::registry::Registry;
 use crate::stage::HopRole;
@@ -162,6 +162,7 @@ impl Pipeline {
             }
             false => {
                 refuse_required_sandbox(hop)?;
+                refuse_worker_options(hop)?;
                 let role =
                     if hop.def.kind == DefinitionKind::Sink { HopRole::Sink } else { HopRole::Through };
                 self.add(make(hop, &place)?, role).named(&hop.to_string())

@@ -294,8 +294,10 @@ pub enum HostError {
         source: io::Error,
     },
     /// The service closed the connection or sent an unexpected message.
-    #[error("request to the service: the service {what}")]
+    #[error("request to the service {}: the service {what}; its standard error may say why", path.display())]
     Service {
+        /// Path of the service's socket.
+        path: PathBuf,
         /// Verb and object: what the service did.
         what: &'static str,
     },

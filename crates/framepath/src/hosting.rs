@@ -51,6 +51,23 @@ pub(crate) fn refuse_required_sandbox(hop: &Hop) -> Result<(), StageError> {
     }
 }
 
+/// Options that have an effect on workers only.
+const OF_WORKERS: [&str; 3] = ["fault", "watchdog", "memory"];
+
+/// Checks that `hop`, which runs in this process, sets none of the options [`OF_WORKERS`].
+///
+/// # Errors
+/// One of them is set.
+pub(crate) fn refuse_worker_options(hop: &Hop) -> Result<(), StageError> {
+    let is_set = |name: &&&str| hop.def.arg(name).is_some() && hop.is_set(name);
+    let Some(option) = OF_WORKERS.iter().find(is_set) else { return Ok(()) };
+    let service = if hop.def.arg("socket").is_some() { " or host=service" } else { "" };
+    Err(StageError::Option(format!(
+        "{option}= belongs to workers, but `{}` would run in this process; remove it, or add host=process{service}",
+        hop.name()
+    )))
+}
+
 /// Creates the handle for the stream's connection to the service, without connecting; `None` if `hop` does
 /// not run in the service. The options are read from `named`: `socket` (if it is not set there, the default
 /// socket is used), and `service_uid` (if it is not set there, it is read from `hop`; if it is not set there

@@ -12,8 +12,8 @@ pub struct Loss {
     /// Text of the hop in the path.
     pub hop: String,
     /// Number of lost packets (for [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`],
-    /// [`LossReason::TooLate`] and [`LossReason::Network`]), connections (for [`LossReason::Disconnected`]), states
-    /// of workers (for [`LossReason::StateLost`]) or frames (for other reasons).
+    /// [`LossReason::TooLate`] and [`LossReason::Network`]), pictures (for [`LossReason::NoPicture`]), connections (for
+    /// [`LossReason::Disconnected`]), states of workers (for [`LossReason::StateLost`]) or frames (for other reasons).
     pub count: u64,
     /// Number, from 0, of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
@@ -57,6 +57,8 @@ pub enum LossReason {
     Device,
     /// Packets of the network (RTP) did not arrive.
     Network,
+    /// Files of an image sequence gave no picture: they are empty, are no pictures, or are damaged.
+    NoPicture,
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
     Disconnected {
@@ -76,6 +78,7 @@ impl fmt::Display for Loss {
             }
             LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
             LossReason::StateLost { .. } => ("lost", "worker state"),
+            LossReason::NoPicture => ("lost", "picture"),
             LossReason::Network => ("lost", "RTP packet"),
             LossReason::Disconnected { .. } => ("lost", "connection"),
         };
@@ -107,6 +110,7 @@ impl fmt::Display for Loss {
                  be missing",
                 shown(last_death)
             ),
+            LossReason::NoPicture => f.write_str(": nothing could be decoded from their files"),
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
             ),

@@ -23,6 +23,8 @@ pub(crate) struct Outcomes {
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
     /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.
     pub(crate) is_unusual: Arc<AtomicBool>,
+    /// True if the source reads an image sequence, of which each file is a packet.
+    pub(crate) is_sequence: Arc<AtomicBool>,
     /// Statistics of the worker that demuxes the source's file, or of the workers that receive its network stream;
     /// empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,

@@ -216,6 +216,9 @@ pub struct Report {
     pub network: NetworkReport,
     /// Damage of the decoded streams, after which the run continued.
     pub damage: Damage,
+    /// True if the source read an image sequence: each file is a packet, and a packet that cannot be decoded is a
+    /// lost picture ([`LossReason::NoPicture`]).
+    pub is_sequence: bool,
     /// Number of bytes that the CPU copied in the run's threads and its workers' stages, all frames
     /// together. Copies of workers are missing at level `off`.
     pub copied_bytes: u64,
@@ -284,7 +287,7 @@ impl Report {
     /// Returns the unrequested losses. These do not count: items dropped by a queue with `leaky=`
     /// ([`Report::dropped`]), items discarded by a seek or flush ([`Report::flushed`]), frames that arrived
     /// too late at `play` ([`PlayReport::late`](crate::PlayReport::late)), and damage of the stream
-    /// ([`Report::damage`]).
+    /// ([`Report::damage`]), except the files of an image sequence that give no picture.
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         if self.missed > 0 {
@@ -298,6 +301,12 @@ impl Report {
             if count > 0 {
                 losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
             }
+        }
+        // `damage=skip` also leaves out whole pictures that were in the decoder.
+        let without_picture = self.damage.undecodable.saturating_add(self.damage.skipped);
+        if self.is_sequence && without_picture > 0 {
+            let (hop, count) = (self.hops[0].text.clone(), without_picture);
+            losses.push(Loss { hop, count, first: None, reason: LossReason::NoPicture });
         }
         for worker in &self.workers {
             let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);

@@ -104,6 +104,7 @@ impl Pipeline {
             missed: outcomes.missed.load(Ordering::Relaxed),
             network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
+            is_sequence: outcomes.is_sequence.load(Ordering::Relaxed),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
             cpu_ns: process_cpu_ns() - start_cpu + workers_cpu_ns,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framepath::export;
-use framepath_os::process::signal;
+use framepath_os::process::{signal, standard_output};
 use framepath_os::v4l2::{META_NODE, MetaReader};
 
 use crate::exit_status::ExitStatus;
@@ -52,6 +52,7 @@ impl MetaArgs {
         let reader = MetaReader::open(&self.device)?;
         let mut file = match self.csv.as_str() {
             "-" => None,
+            name if standard_output::check_path(name.as_ref()).is_err() => None,
             name => Some(File::create(name).with_context(|| format!("writing `{name}`"))?),
         };
         let mut print = |bytes: &[u8]| match &mut file {

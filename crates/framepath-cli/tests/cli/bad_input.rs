@@ -122,6 +122,31 @@ fn a_file_with_too_many_tracks_is_refused_by_their_number() {
 }
 
 #[test]
+fn a_y4m_picture_out_of_range_is_refused_by_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large.y4m").to_str().unwrap().to_owned();
+    fs::write(&file, "YUV4MPEG2 W999999999 H100 F25:1 C420\nFRAME\n").unwrap();
+    for host in ["inline", "process"] {
+        let path = format!("file {file} host={host} ! decode ! null");
+        run(&["run", &path]).ended(1).prints("cannot open: the size of its pictures is out of range");
+    }
+}
+
+#[test]
+fn a_filter_in_a_worker_that_writes_a_file_is_refused_with_a_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("written");
+    let path = |host: &str| {
+        let graph = format!("metadata=print:file={}", file.display());
+        format!("test frames=2 size=64x48 format=grey ! filter '{graph}' host={host} ! null")
+    };
+    run(&["run", &path("process")]).ended(1).prints("add host=inline");
+    assert!(!file.exists());
+    run(&["run", &path("inline")]).ended(0);
+    assert!(file.exists());
+}
+
+#[test]
 fn a_limit_of_file_sizes_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("test size=640x480 format=grey frames=10 ! y4m {}/out.y4m", folder.path().display());
@@ -140,6 +165,12 @@ fn a_closed_standard_output_is_an_error() {
         &["run", "--quiet", "--json", "-", &format!("{path} null")],
         &["run", &format!("{path} null")],
         &["stages"],
+        &["run", "--quiet", &format!("{path} framemd5 /dev/stdout")],
+        &["run", "--quiet", &format!("{path} raw /proc/self/fd/1")],
+        &["run", "--quiet", "--csv", "/dev/stdout", &format!("{path} null")],
+        &["--help"],
+        &["run", "--help"],
+        &["--version"],
     ] {
         let mut shell = std::process::Command::new("sh");
         shell.args(["-c", "exec \"$@\" >&-", "sh"]).arg(framepath_testkit::program()).args(arguments);

@@ -94,6 +94,25 @@ fn damage_skip_delivers_nothing_up_to_the_next_keyframe() {
     }
 }
 
+/// A worker dies behind the damage; the next worker finds the damage again in the replay, and skips the same packets.
+#[test]
+fn a_restart_counts_no_skipped_packet_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = without_a_packet_of(&whole(&folder), DAMAGED);
+    let ran =
+        |fault: &str| decoded(&file, &format!("damage=skip threads=1 host=process {fault}"), &[]).ended(0);
+    let without_fault = ran("");
+    assert!(
+        without_fault.stderr.contains(" packets skipped up to random access points"),
+        "{without_fault:?}"
+    );
+    for at in DAMAGED..2 * GROUP + 2 {
+        let restarted = ran(&format!("fault=crash@{at}"));
+        assert_eq!(hashes(&restarted.stdout), hashes(&without_fault.stdout), "crash@{at}");
+        assert_eq!(restarted.stderr, without_fault.stderr, "crash@{at}");
+    }
+}
+
 #[test]
 fn damage_stop_ends_the_run_at_the_damage() {
     let folder = tempfile::tempdir().unwrap();

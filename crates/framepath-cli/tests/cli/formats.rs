@@ -161,6 +161,63 @@ fn pictures_of_a_sequence_are_a_stream() {
         .prints("none-0.png");
 }
 
+/// Replaces files of a sequence by files without a picture: empty ones, text, and pictures that are cut off.
+#[test]
+fn files_of_a_sequence_without_a_picture_are_counted_one_by_one() {
+    for (kind, codec) in
+        [("png", "-c:v png"), ("jpg", "-c:v mjpeg"), ("bmp", "-c:v bmp"), ("tiff", "-c:v tiff")]
+    {
+        let film = Film::new(&format!("shot-%03d.{kind}"), codec);
+        let file = |number: usize| film.file(&format!("shot-{:03}.{kind}", number + 1));
+        let wanted = film.by_ffmpeg("");
+        assert_eq!(wanted.len(), FRAMES);
+        let whole = fs::read(file(4)).unwrap();
+        let useless = [&b""[..], &b"no picture ".repeat(1000), &whole[..30]];
+        for bad in [&[0][..], &[4], &[8], &[9], &[0, 1, 2, 5, 6, 7], &[7, 8]] {
+            let before: Vec<Vec<u8>> = bad.iter().map(|at| fs::read(file(*at)).unwrap()).collect();
+            bad.iter().for_each(|at| fs::write(file(*at), useless[at % 3]).unwrap());
+            let kept: Vec<(i64, &String)> =
+                (0..).zip(&wanted).filter(|(at, _)| !bad.contains(&(*at as usize))).collect();
+            for hosts in [
+                ("", ""),
+                ("host=inline", "host=inline threads=3"),
+                ("host=process", "host=process threads=1"),
+            ] {
+                let path = format!("file {} {} ! decode {} ! framemd5 -", film.path, hosts.0, hosts.1);
+                let output = run(&["run", "--quiet", &path]).ended(3);
+                let lines = output.frames();
+                let times = lines.iter().map(|line| line.split(',').nth(2).unwrap().trim().parse().unwrap());
+                let hashes = hashes(&lines);
+                assert_eq!(times.zip(&hashes).collect::<Vec<_>>(), kept, "{kind} {bad:?} {hosts:?}");
+                let (count, s) = (bad.len(), if bad.len() == 1 { "" } else { "s" });
+                output
+                    .prints(&format!("lost {count} picture{s}: nothing could be decoded from their files"))
+                    .prints(&format!(
+                        "damaged stream: {count} packet{s} undecodable, 0 frames concealed, first"
+                    ));
+            }
+            bad.iter().zip(before).for_each(|(at, bytes)| fs::write(file(*at), bytes).unwrap());
+        }
+        // The decoder's threads have further pictures inside, which are left out and counted, too.
+        let last = fs::read(file(FRAMES - 2)).unwrap();
+        fs::write(file(FRAMES - 2), useless[2]).unwrap();
+        for options in ["host=inline threads=1", "host=inline threads=3", "host=process threads=4"] {
+            let path = format!("file {} ! decode damage=skip {options} ! framemd5 -", film.path);
+            let output = run(&["run", "--quiet", &path]).ended(3);
+            let lost = FRAMES - output.frames().len();
+            assert!(lost > 0, "{kind} {options}");
+            output.prints(&format!("lost {lost} picture"));
+        }
+        fs::write(file(FRAMES - 2), last).unwrap();
+        (0..FRAMES).for_each(|at| fs::write(file(at), useless[at % 3]).unwrap());
+        for host in ["inline", "process"] {
+            run(&["run", "--quiet", &format!("file {} host={host} ! decode ! null", film.path)])
+                .ended(1)
+                .prints("none of the 10 files of the image sequence is a picture");
+        }
+    }
+}
+
 #[test]
 fn raw_pixels_are_written_and_read_back() {
     for format in ["yuv422p10le", "gbrap", "gray"] {

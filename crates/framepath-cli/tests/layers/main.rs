@@ -29,6 +29,7 @@ const TESTS: &[Test] = &[
     ("sandbox_require_fails_without_any_layer", required),
     ("sandbox_require_fails_before_a_plugin_is_loaded_without_landlock", required_for_a_plugin),
     ("sandbox_require_fails_without_a_sandbox", required_inline),
+    ("options_of_workers_are_refused_without_a_worker", options_of_workers_inline),
 ];
 
 fn main() -> ExitCode {
@@ -159,5 +160,27 @@ fn required_inline() {
     ] {
         let ran = run_path(&[], &path).ended(1);
         assert!(ran.stderr.contains("without a sandbox; add host=process"), "{ran:#?}");
+    }
+}
+
+fn options_of_workers_inline() {
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
+    let clip = clip.display();
+    let convert = "test frames=3 ! convert format=nv12";
+    let plugin = "test frames=3 format=rgba ! plugin frei0r:invert0r";
+    for (path, hosts) in [
+        (format!("file {clip} ! decode fault=crash@1 ! null"), "fault= belongs to workers, but `decode`"),
+        (format!("file {clip} ! decode host=inline memory=1GiB ! null"), "host=process or host=service"),
+        (format!("file {clip} watchdog=1s ! decode ! null"), "watchdog= belongs to workers, but `file`"),
+        (format!("file {clip} fault=crash@1 host=inline ! decode host=process ! null"), "but `file`"),
+        (format!("{convert} watchdog=1s ! null"), "watchdog= belongs to workers, but `convert`"),
+        (format!("{plugin} memory=1GiB ! null"), "remove it, or add host=process\n"),
+    ] {
+        let ran = run_path(&[], &path).ended(1);
+        assert!(ran.stderr.contains(hosts), "{ran:#?}");
+    }
+    for host in ["process", "inline ! decode host=process"] {
+        let path = format!("file {clip} host={host} memory=1GiB watchdog=9s ! null");
+        assert_eq!(run_path(&[], &path).ended(0).stderr, "");
     }
 }

@@ -181,6 +181,27 @@ pub fn no_server_makes_a_run_hang_or_crash() {
     }
 }
 
+pub fn a_server_redirects_ten_times_at_most() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (counter, redirects) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let mut peer = Peer { requests: BufReader::new(stream.try_clone().unwrap()), stream };
+            // An error is the client's end.
+            while let Ok((_, number)) = peer.request() {
+                let _ = counter.send(());
+                let location = format!("Location: rtsp://127.0.0.1:{port}/x");
+                let answer = format!("RTSP/1.0 302 Found\r\nCSeq: {number}\r\n{location}\r\n\r\n");
+                let _ = peer.stream.write_all(answer.as_bytes());
+            }
+        }
+    });
+    let path = format!("url rtsp://127.0.0.1:{port}/x timeout=9s ! decode ! null");
+    run(&["run", &path]).ended(1).prints("the server redirects more than 10 times");
+    assert_eq!(redirects.try_iter().count(), 11);
+}
+
 pub fn a_server_cannot_send_the_worker_to_another_port() {
     // Without Landlock's network rules, nothing confines a worker to one port.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();

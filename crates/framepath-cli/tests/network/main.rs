@@ -23,6 +23,7 @@ framepath_testkit::tests!(
     rtp::a_wrong_description_is_an_error,
     rtp::a_sender_that_never_begins_is_an_error,
     hostile::no_server_makes_a_run_hang_or_crash,
+    hostile::a_server_redirects_ten_times_at_most,
     hostile::a_server_cannot_send_the_worker_to_another_port,
 );
 

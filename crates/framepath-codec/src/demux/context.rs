@@ -28,7 +28,7 @@ unsafe impl Send for Context {}
 impl Context {
     /// Opens the container that `input` reads, and selects the video track with the number `track`,
     /// or the best one. libavformat discards the packets of other streams. Returns the context and
-    /// the index of the track's stream. Fails for a network.
+    /// the index of the track's stream. Fails for an image sequence and a network.
     pub(super) fn open(
         name: &str,
         input: &mut DemuxerInput,
@@ -36,7 +36,7 @@ impl Context {
         formats: Formats,
     ) -> Result<(Context, c_int), CodecError> {
         let DemuxerInput::File(file_input) = input else {
-            return Err(CodecError::CannotSeek { file: name.to_owned(), reason: "it comes from a network" });
+            return Err(CodecError::CannotSeek { file: name.to_owned(), reason: "it is no single file" });
         };
         let file = || name.to_owned();
         let failed =
@@ -100,6 +100,11 @@ impl Context {
                     let error = CodecError::Demux { file: file(), operation: "open", message };
                     return Err(io_or(input, name, error));
                 }
+                // libavformat adds six bytes to the negative code of an invalid size.
+                _ if found == "yuv4mpegpipe" && code == ff::AVERROR(libc::EBUSY) => {
+                    let message = "the size of its pictures is out of range".to_owned();
+                    return Err(CodecError::Demux { file: file(), operation: "open", message });
+                }
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
             if formats == Formats::Known && context.shows_other_codec() {
@@ -156,6 +161,14 @@ impl Context {
             }
             Ok((context, stream))
         }
+    }
+
+    /// Returns true if the input is a single picture (PNG, JPEG, ...) without a container: libavformat has a
+    /// demuxer for a pipe of such pictures.
+    pub(super) fn is_picture(&self) -> bool {
+        // SAFETY: an open context, whose format is a static description with a static name.
+        let name = unsafe { CStr::from_ptr((*(*self.0.as_ptr()).iformat).name) };
+        name.to_bytes().ends_with(b"_pipe")
     }
 
     /// Returns true if the container's head names a codec outside [`Codec::KNOWN`] for one of the video tracks, or,

@@ -3,9 +3,10 @@
 
 use std::ffi::{CStr, CString, c_int};
 use std::ptr::{self, NonNull};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ffmpeg_sys_next as ff;
+use framepath_os::process::signal;
 
 use super::Demuxer;
 use super::context::Context;
@@ -13,7 +14,9 @@ use super::origin::DemuxerInput;
 use crate::container::Formats;
 use crate::error::libav_message;
 use crate::input::INTERRUPT;
-use crate::network_input::{NetworkInput, has_goodbye, take_lost, watch_messages};
+use crate::network_input::{
+    MOST_REDIRECTS, NetworkInput, has_goodbye, has_too_many_redirects, take_lost, watch_messages,
+};
 use crate::shortage::Shortage;
 use crate::{CodecError, Packet};
 
@@ -33,8 +36,8 @@ pub struct NetworkStream {
     /// microseconds) counts as this. Without effect for [`NetworkProtocol::RtspTcp`].
     pub latency: Duration,
     /// Maximum time of one wait for the server; a time beyond about 35 minutes (2^31 - 1
-    /// microseconds) counts as this. Without effect for [`NetworkProtocol::Sdp`], which has no
-    /// server.
+    /// microseconds) counts as this. For [`NetworkProtocol::Sdp`], which has no server, of one wait
+    /// for a packet.
     pub timeout: Duration,
     /// Number of the video track, from 0; `None` chooses the best by libavformat's rating.
     pub track: Option<usize>,
@@ -128,8 +131,18 @@ impl Demuxer {
             _ => (NetworkInput::of_url(), CString::new(stream.text.clone()).unwrap_or_default()),
         };
         let shortage = Shortage::watch();
+        let before = open_descriptors();
         let context = Context::open_network(stream, &input, &url)?;
-        let mut input = DemuxerInput::Network { _memory: input };
+        if stream.protocol == NetworkProtocol::Sdp {
+            let sockets: Vec<c_int> =
+                open_descriptors().into_iter().filter(|number| !before.contains(number)).collect();
+            wait_for_datagram(&sockets, stream)?;
+        }
+        let patience = match stream.protocol {
+            NetworkProtocol::RtspTcp => Duration::ZERO,
+            NetworkProtocol::RtspUdp | NetworkProtocol::Sdp => stream.timeout,
+        };
+        let mut input = DemuxerInput::Network { _memory: input, patience };
         let (context, track) = context.select(&name, &mut input, stream.track, &shortage)?;
         let mut demuxer = Demuxer::from_parts(name, input, context, track, (stream.track, Formats::All))?;
         // Only counts the loss and marks no packet as damaged: libavformat has read many packets,
@@ -166,6 +179,44 @@ impl Demuxer {
     }
 }
 
+/// Highest number, plus one, of a descriptor that [`open_descriptors`] looks for: more than a worker may have.
+const MOST_DESCRIPTORS: c_int = 256;
+
+/// Interval of the checks for a signal or a stop request in [`wait_for_datagram`], milliseconds.
+const INTERVAL_MS: c_int = 100;
+
+/// Returns the numbers of this process's open descriptors below [`MOST_DESCRIPTORS`].
+fn open_descriptors() -> Vec<c_int> {
+    // SAFETY: F_GETFD has no effect, also on a number that is not open.
+    (0..MOST_DESCRIPTORS).filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0).collect()
+}
+
+/// Waits until one of `sockets` has a datagram. libavformat's own waits for the first packet would add up to 20 s,
+/// whatever the timeout. Returns at once without sockets, and after a signal or a stop request.
+///
+/// # Errors
+/// No datagram came within the timeout of `stream`.
+fn wait_for_datagram(sockets: &[c_int], stream: &NetworkStream) -> Result<(), CodecError> {
+    let since = Instant::now();
+    let mut waits: Vec<libc::pollfd> =
+        sockets.iter().map(|socket| libc::pollfd { fd: *socket, events: libc::POLLIN, revents: 0 }).collect();
+    while !waits.is_empty() && !signal::interrupted() {
+        // SAFETY: as many entries as the vector has.
+        if unsafe { libc::poll(waits.as_mut_ptr(), waits.len() as libc::nfds_t, INTERVAL_MS) } > 0 {
+            break;
+        }
+        if since.elapsed() > stream.timeout {
+            let message = format!(
+                "no packet from the network for {} ms; is the sender running, and does it send to the address and \
+                 port of the session description? raise timeout= for a slow sender",
+                since.elapsed().as_millis()
+            );
+            return Err(CodecError::Demux { file: stream.name(), operation: "open", message });
+        }
+    }
+    Ok(())
+}
+
 impl Context {
     /// Opens `stream`: reads its session description from `input`, or connects to `url` if `input`
     /// is that of a URL. Fails with libavformat's error.
@@ -174,6 +225,9 @@ impl Context {
             let message = libav_message(code);
             let message = match (stream.protocol, code) {
                 (NetworkProtocol::Sdp, _) => message,
+                _ if has_too_many_redirects() => {
+                    format!("the server redirects more than {MOST_REDIRECTS} times")
+                }
                 // libavformat returns this error also if the server sends no answer in time.
                 (_, ff::AVERROR_INVALIDDATA) => format!("no valid answer of the server in time ({message})"),
                 _ => message,

@@ -131,6 +131,12 @@ impl<P> Forgotten<P> {
         entry.is_outstanding() && !entry.closed && (is_behind || self.reorders)
     }
 
+    /// Returns the number of the last random access point with a frame at which times restarted; 0 before the
+    /// first.
+    pub(super) fn restart(&self) -> u64 {
+        self.restart
+    }
+
     /// Drops all packets, because their frames can no longer arrive. Calls `counts` with the number
     /// of each packet that might still have yielded a frame for the reader. (For all unknown
     /// packets, this is the number of the newest.) Returns the number of calls that returned true.

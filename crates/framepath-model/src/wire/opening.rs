@@ -46,7 +46,14 @@ pub enum InputBytes {
         /// Size of the input in bytes, less than `u64::MAX`; `None` if it is not known.
         size: Option<u64>,
     },
+    /// The descriptor of [`super::Message::File`] is a socket with the files of an image sequence, in chunks.
+    Pictures,
 }
+
+/// Flag of a [`Demux`] with [`InputBytes::Requested`].
+const REQUESTED: u32 = 1 << 1;
+/// Flag of a [`Demux`] with [`InputBytes::Pictures`].
+const PICTURES: u32 = 1 << 2;
 
 /// Parameters for demuxing a file, sent in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,11 +154,12 @@ impl DemuxNetwork {
 
 impl Demux {
     pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
-        let (requested, size) = match self.bytes {
-            InputBytes::File => (false, None),
-            InputBytes::Requested { size } => (true, size),
+        let (bytes, size) = match self.bytes {
+            InputBytes::File => (0, None),
+            InputBytes::Requested { size } => (REQUESTED, size),
+            InputBytes::Pictures => (PICTURES, None),
         };
-        w.u32(u32::from(self.seekable) | u32::from(requested) << 1);
+        w.u32(u32::from(self.seekable) | bytes);
         w.u32(self.cells);
         w.u64(self.loops);
         w.u64(self.packet_bytes);
@@ -164,7 +172,7 @@ impl Demux {
 
     pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Demux, WireError> {
         let flags = r.u32()?;
-        let flags = r.flags(flags.into(), 3)?;
+        let flags = r.flags(flags.into(), u64::from(1 | REQUESTED | PICTURES))? as u32;
         let seekable = flags & 1 != 0;
         let cells = r.u32()?;
         check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
@@ -176,11 +184,13 @@ impl Demux {
         r.zeros(4)?;
         let start_ns = r.u64()?;
         let size = r.u64()?;
-        let bytes = match flags & 2 {
+        let bytes = match flags & (REQUESTED | PICTURES) {
             0 => InputBytes::File,
-            _ => InputBytes::Requested { size: size.checked_sub(1) },
+            REQUESTED => InputBytes::Requested { size: size.checked_sub(1) },
+            PICTURES => InputBytes::Pictures,
+            both => return Err(WireError::Field { record: r.record, field: "bytes", value: both.into() }),
         };
-        check(size == 0 || bytes != InputBytes::File, r.record, "size", size)?;
+        check(size == 0 || flags & REQUESTED != 0, r.record, "size", size)?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
         Ok(Demux { seekable, bytes, loops, track, start_ns, cells, packet_bytes, faults })
     }

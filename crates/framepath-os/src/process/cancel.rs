@@ -13,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
@@ -21,6 +22,9 @@ use rustix::io::Errno;
 use crate::process::signal;
 use crate::process::stop;
 use crate::time::timespec;
+
+/// Interval of the checks for a signal or a stop request in [`read_within`].
+const SLICE: Duration = Duration::from_millis(100);
 
 /// Makes the error of a call that was canceled by a signal or a stop request: ECANCELED.
 pub fn canceled() -> io::Error {
@@ -65,10 +69,43 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
+/// Reads `path` up to its end, or `most` bytes of it. Waits up to `limit` for a fifo's writer and for the bytes.
+///
+/// # Errors
+/// From open(2), read(2) or poll(2); [`canceled`] if a signal or a stop request interrupts the wait;
+/// [`io::ErrorKind::TimedOut`] if it lasts longer than `limit`.
+pub fn read_within(path: &Path, most: usize, limit: Duration) -> io::Result<Vec<u8>> {
+    // With NONBLOCK, the open of a fifo does not wait.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())?;
+    let (end, mut bytes, mut room) = (Instant::now() + limit, Vec::new(), vec![0; most]);
+    while bytes.len() < most {
+        if signal::interrupted() {
+            return Err(canceled());
+        }
+        let slice = timespec(SLICE.min(end.saturating_duration_since(Instant::now())));
+        match poll(&mut [PollFd::new(&file, PollFlags::IN)], Some(&slice)) {
+            Ok(0) if Instant::now() >= end => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(0) | Err(Errno::INTR) => continue,
+            ready => ready?,
+        };
+        match rustix::io::read(&file, &mut room[bytes.len()..]) {
+            Ok(0) => break,
+            Ok(count) => {
+                let start = bytes.len();
+                bytes.extend_from_slice(&room[start..start + count]);
+            }
+            Err(Errno::INTR | Errno::AGAIN) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(bytes)
+}
+
 /// Returns true if a read would not block: there are bytes, the file is at its end, or poll(2)
 /// does not support this kind of file. Also returns true if poll(2) fails.
 pub fn is_readable(file: &impl AsFd) -> bool {
-    let now = timespec(std::time::Duration::ZERO);
+    let now = timespec(Duration::ZERO);
     !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
 }
 
@@ -109,7 +146,7 @@ impl<F: AsFd> Write for StoppableWriter<F> {
 /// Returns true if poll(2) says that a write to `to` would not block. An EINTR of write(2) does not prove the
 /// opposite: a terminal also returns it for a signal that arrived before the call.
 fn has_room(to: &impl AsFd) -> bool {
-    let now = timespec(std::time::Duration::ZERO);
+    let now = timespec(Duration::ZERO);
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
 }
 

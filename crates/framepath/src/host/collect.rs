@@ -435,9 +435,9 @@ impl CollectEnd {
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
-    /// the last of which is `seq`. Ignores a report of an earlier packet than that of the last counted
-    /// report, and, for the same packet, a report that it was not decoded: a replacement reports the packets
-    /// of a replay again.
+    /// the last of which is `seq`. Ignores a report that came before, because a replacement reports the packets
+    /// of a replay again; and of a packet that the history no longer has, a report behind that of a later packet,
+    /// because a worker could repeat it without end.
     ///
     /// # Errors
     /// The worker claims to have skipped more packets than there are up to `seq`.
@@ -445,10 +445,18 @@ impl CollectEnd {
         if skipped > seq.saturating_add(1) {
             return Err(Breach("more skipped packets than the stream has"));
         }
-        if self.undecoded.is_some_and(|last| seq < last || (seq == last && skipped == 0)) {
+        let is_later = self.undecoded.is_none_or(|last| seq > last);
+        self.undecoded = self.undecoded.max(Some(seq));
+        let is_repeated = match self.history.get(seq) {
+            Some(sent) => {
+                let reported = if skipped == 0 { &mut sent.is_undecoded } else { &mut sent.ends_skip };
+                std::mem::replace(reported, true)
+            }
+            None => !is_later,
+        };
+        if is_repeated {
             return Ok(());
         }
-        self.undecoded = Some(seq);
         let known = self.history.meta(seq);
         let packet = known.unwrap_or(FrameMeta { seq, ..FrameMeta::default() });
         let damage = &self.session.stats.damage;

@@ -31,6 +31,10 @@ pub(super) struct LoggedInput {
     /// Number of frames for the input that the collect end has taken from the stream's workers, repetitions
     /// included.
     pub(super) outputs: u32,
+    /// True if a worker has reported that it could not decode the packet.
+    pub(super) is_undecoded: bool,
+    /// True if a worker has reported packets that it skipped, of which this packet is the last.
+    pub(super) ends_skip: bool,
     /// Ledger times of the input in the caller's thread, up to just before its submission. If the submit end
     /// had to wait for room, or left the submission to the collect end: up to the call of
     /// [`SubmitEnd::submit`](super::submit::SubmitEnd::submit).
@@ -49,6 +53,8 @@ impl LoggedInput {
             meta,
             cell,
             outputs: 0,
+            is_undecoded: false,
+            ends_skip: false,
             stretch,
             sets_before: None,
             sets_behind: None,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages over a socket, with their descriptors.
 
+use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -64,11 +65,14 @@ pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u3
 pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte longer than a message, so that `decode` rejects a record that is too long.
     let mut bytes = [0; MESSAGE_BYTES + 1];
-    let received = socket.receive(&mut bytes);
-    let (len, fd) = received.map_err(|source| HostError::Socket {
-        operation: "receive a message from another framepath process",
-        source,
-    })?;
+    let (len, fd) = match socket.receive(&mut bytes) {
+        // The peer has ended without having read all messages.
+        Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+        received => received.map_err(|source| HostError::Socket {
+            operation: "receive a message from another framepath process",
+            source,
+        })?,
+    };
     if len == 0 {
         return Ok(None);
     }
@@ -113,6 +117,14 @@ mod tests {
     use std::os::fd::AsFd;
 
     use super::*;
+
+    #[test]
+    fn a_peer_that_ends_without_having_read_has_closed_the_connection() {
+        let (caller, peer) = Socket::pair().unwrap();
+        send(&caller, &Message::Page, None).unwrap();
+        drop(peer);
+        assert!(recv(&caller).unwrap().is_none());
+    }
 
     #[test]
     fn a_worker_that_requests_without_receiving_is_refused() {

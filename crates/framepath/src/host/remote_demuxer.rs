@@ -311,6 +311,7 @@ fn send_input(
     (area, sizes): (&Arc<SharedArea>, Sizes),
 ) -> Result<(), HostError> {
     let (name, descriptor, bytes) = match input {
+        DemuxedInput::File(file) if file.is_sequence() => (file.name(), file.as_fd(), InputBytes::Pictures),
         DemuxedInput::File(file) => (file.name(), file.as_fd(), InputBytes::File),
         #[cfg(feature = "http")]
         DemuxedInput::Served(server) => {

@@ -147,9 +147,13 @@ impl ServiceStream {
                 Ok(Worker::from_service(Socket::from(fd), pid, layers, self.clone(), number))
             }
             Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
-            Some(_) => Err(HostError::Service { what: "sent an unexpected message" }),
-            None => Err(HostError::Service { what: "closed the connection" }),
+            Some(_) => Err(self.broken("sent an unexpected message")),
+            None => Err(self.broken("closed the connection")),
         }
+    }
+
+    fn broken(&self, what: &'static str) -> HostError {
+        HostError::Service { path: self.path.clone(), what }
     }
 
     /// Ends worker `number` if it is the stream's present worker, by a request for another worker. Only

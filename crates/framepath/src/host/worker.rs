@@ -163,6 +163,7 @@ fn serve_file(
     let file = match demux.bytes {
         InputBytes::File => MediaFile::from_fd(file, name, demux.seekable),
         InputBytes::Requested { size } => MediaFile::by_requests(file, name, demux.seekable, size),
+        InputBytes::Pictures => MediaFile::pictures(file, name),
     };
     demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }

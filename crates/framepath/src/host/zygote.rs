@@ -70,7 +70,11 @@ impl ZygoteProcess {
         let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::NotForked { text }),
-            _ => Err(HostError::NotOpened { what: "start worker: the zygote sent no valid answer" }),
+            None => Err(HostError::NotOpened {
+                what: "start worker: the process that forks workers (zygote) has ended, perhaps for lack of processes \
+                       or memory; end some processes of this user, or raise `ulimit -u` or the memory's limit",
+            }),
+            Some(_) => Err(HostError::NotOpened { what: "start worker: the zygote sent no valid answer" }),
         };
         let (pid, layers, socket) = granted()?;
         let (_, _, pidfd) = granted()?;

@@ -37,6 +37,7 @@ impl SinkOutput {
             standard_output::check().map_err(StageError::io("standard output"))?;
             ("standard output".to_owned(), Box::new(StoppableWriter::new(io::stdout())))
         } else {
+            standard_output::check_path(target.as_ref()).map_err(StageError::io("standard output"))?;
             let file = cancel::create(target.as_ref()).map_err(StageError::io(target))?;
             (target.to_owned(), Box::new(StoppableWriter::new(file)))
         };

@@ -16,7 +16,7 @@ use framepath_os::process::{cancel, signal};
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::{DemuxedInput, DemuxerSpec, RemoteDemuxer, ServiceStream, Task, WorkerOptions};
-use crate::hosting::{refuse_required_sandbox, service_stream_of, worker_options};
+use crate::hosting::{refuse_required_sandbox, refuse_worker_options, service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
@@ -101,17 +101,22 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
         refuse_required_sandbox(hop)?;
     }
     let (media, feed) = open(hop.text("path"))?;
-    let mut file = match spec {
-        Some(spec) => File::demuxed_by(media, &options, spec)?,
-        None if is_open => {
-            let file = File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop))?;
-            if file.worker().is_some() {
-                place.outcomes.is_unusual.store(true, Ordering::Relaxed);
-            }
-            file
-        }
-        None => File::demuxed_inline(media, &options, Formats::All)?,
+    place.outcomes.is_sequence.store(media.is_sequence(), Ordering::Relaxed);
+    let opened = match spec {
+        Some(spec) => File::demuxed_by(media, &options, spec),
+        None if is_open => File::demuxed_where_safe(media, &options, || unknown_demuxer_of(hop)),
+        None => File::demuxed_inline(media, &options, Formats::All),
     };
+    // The demuxer sees an error of the thread only as the end of the bytes.
+    let mut file = opened.map_err(|error| {
+        let unread = feed.as_ref().and_then(|feed| feed.check().err());
+        unread.map_or(error, StageError::io("file"))
+    })?;
+    match file.worker() {
+        None => refuse_worker_options(hop)?,
+        Some(_) if is_open => place.outcomes.is_unusual.store(true, Ordering::Relaxed),
+        Some(_) => {}
+    }
     file.feed = feed.or(file.feed);
     file.report_worker(place);
     Ok(file)
@@ -262,13 +267,16 @@ impl File {
         Ok(File::new(path, options, Demuxing::Inline(Box::new(inline))))
     }
 
-    /// Demuxes `file` in this process if container and codec are known ones; otherwise in the
-    /// worker of `spec`, which reads the file from its first byte.
+    /// Demuxes `file` in this process if container and codec are known ones; otherwise, and for an image sequence,
+    /// in the worker of `spec`, which reads the file from its first byte.
     fn demuxed_where_safe(
         mut file: MediaFile,
         options: &FileOptions,
         spec: impl FnOnce() -> Result<DemuxerSpec, StageError>,
     ) -> Result<File, StageError> {
+        if file.is_sequence() {
+            return File::demuxed_by(file, options, spec()?);
+        }
         let path = file.name().to_owned();
         let mut again = file.try_clone().map_err(StageError::io(&path))?;
         let read = (!file.is_seekable()).then(|| file.keep_bytes());

@@ -7,23 +7,16 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use framepath_codec::MediaFile;
+use framepath_codec::{MediaFile, write_chunk};
 use framepath_os::process::cancel;
 
 /// Number of bytes that are copied at a time.
 const CHUNK: usize = 64 * 1024;
-
-/// First bytes of a PNG file.
-const PNG: &[u8; 8] = b"\x89PNG\r\n\x1a\n";
-
-/// Number of bytes at the end of a PNG file in which its last chunk is looked for: some programs append bytes.
-const END_BYTES: u64 = 4096;
 
 /// Highest number at which an image sequence may begin, as in FFmpeg.
 const LAST_START: u64 = 4;
@@ -44,7 +37,8 @@ impl Feed {
 /// Returns `file` if another process that gets its descriptor can only read it; else the same file, opened for
 /// reading, or the reading end of a connection through which a thread passes its bytes.
 pub(super) fn read_only(file: MediaFile) -> io::Result<(MediaFile, Option<Feed>)> {
-    if file.is_read_only()? {
+    // The end of a sequence's connection was made in this module, and cannot write.
+    if file.is_sequence() || file.is_read_only()? {
         return Ok((file, None));
     }
     if file.is_seekable() {
@@ -57,10 +51,11 @@ pub(super) fn read_only(file: MediaFile) -> io::Result<(MediaFile, Option<Feed>)
 /// until the pipe or the reader ends, a read or write fails, or a signal ends the program's runs.
 pub(super) fn refilled(first: Vec<u8>, pipe: MediaFile) -> io::Result<(MediaFile, Feed)> {
     let source = File::from(pipe.as_fd().try_clone_to_owned()?);
-    fed(pipe.name(), move |writer| {
+    let (reader, feed) = fed(move |writer| {
         writer.write_all(&first)?;
         copy_all(&source, writer)
-    })
+    })?;
+    Ok((MediaFile::from_fd(reader, pipe.name().to_owned(), false), feed))
 }
 
 /// Pattern of the names of an image sequence: a number between two texts.
@@ -85,9 +80,9 @@ impl Sequence {
         format!("{}{number:0digits$}{}", self.before, self.after, digits = self.digits).into()
     }
 
-    /// Returns a stream of the bytes of all files, in the order of their numbers, from the first that exists to
-    /// the last before a gap. The first must have a number up to 4. The stream has the name of the first file,
-    /// because libavformat regards the name with the pattern as a playlist.
+    /// Returns an image sequence ([`MediaFile::pictures`]) of all files, in the order of their numbers, from the
+    /// first that exists to the last before a gap. The first must have a number up to 4. The sequence has the name of
+    /// the first file, because libavformat regards the name with the pattern as a playlist.
     ///
     /// # Errors
     /// No file has a number up to 4, or the thread that reads the files cannot be started. [`Feed::check`]
@@ -102,24 +97,22 @@ impl Sequence {
             )
         })?;
         let name = self.file(start).display().to_string();
-        fed(&name, move |writer| {
+        let (reader, feed) = fed(move |writer| {
             for file in (start..).map(|number| self.file(number)) {
                 if fs::symlink_metadata(&file).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
                     break;
                 }
-                copy_all(&open_picture(&file).map_err(|error| named(&file, &error))?, writer)?;
+                copy_picture(&file, writer)?;
             }
             Ok(())
-        })
+        })?;
+        Ok((MediaFile::pictures(reader, name), feed))
     }
 }
 
-/// Returns a file with the name `name` whose bytes a thread writes by `feed`, and the handle of this thread. The
-/// reader sees an error of `feed` as the end of the bytes.
-fn fed(
-    name: &str,
-    feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static,
-) -> io::Result<(MediaFile, Feed)> {
+/// Returns the reading end of a connection whose bytes a thread writes by `feed`, and the handle of this thread.
+/// The reader sees an error of `feed` as the end of the bytes.
+fn fed(feed: impl FnOnce(&mut UnixStream) -> io::Result<()> + Send + 'static) -> io::Result<(OwnedFd, Feed)> {
     let (reader, mut writer) = UnixStream::pair()?;
     // The reader may belong to another process, which must not write.
     reader.shutdown(Shutdown::Write)?;
@@ -135,39 +128,27 @@ fn fed(
         }
     };
     thread::Builder::new().name("fp-refill".to_owned()).spawn(run)?;
-    Ok((MediaFile::from_fd(OwnedFd::from(reader), name.to_owned(), false), failure))
+    Ok((OwnedFd::from(reader), failure))
 }
 
-/// Opens a picture of a sequence.
+/// Writes the chunks of `path`, a file of a sequence.
 ///
 /// # Errors
-/// The file cannot be opened, is no regular file, or is empty; or it is a PNG file without its last chunk: its parser
-/// would look for this chunk in the pictures behind it.
-fn open_picture(path: &Path) -> io::Result<File> {
-    let invalid = |text: &str| io::Error::new(io::ErrorKind::InvalidData, text.to_owned());
-    if !fs::metadata(path)?.is_file() {
-        return Err(invalid("not a regular file"));
+/// The file cannot be read, or is no regular file; or a write failed.
+fn copy_picture(path: &Path, writer: &mut UnixStream) -> io::Result<()> {
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("open {}: {error}", path.display()));
+    if !fs::metadata(path).map_err(named)?.is_file() {
+        return Err(named(io::Error::new(io::ErrorKind::InvalidData, "not a regular file")));
     }
-    let file = cancel::open(path)?;
-    let bytes = file.metadata()?.len();
-    if bytes == 0 {
-        return Err(invalid("empty file"));
-    }
-    let mut head = [0; PNG.len()];
-    let mut end = vec![0; bytes.min(END_BYTES) as usize];
-    if file.read_exact_at(&mut head, 0).is_ok() && head == *PNG {
-        let behind = bytes - end.len() as u64;
-        file.read_exact_at(&mut end, behind)?;
-        if !end.windows(4).any(|four| four == b"IEND") {
-            return Err(invalid("the picture is cut off"));
+    let file = cancel::open(path).map_err(named)?;
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        let count = cancel::read(&file, &mut buffer)?;
+        write_chunk(writer, &buffer[..count])?;
+        if count == 0 {
+            return Ok(());
         }
     }
-    Ok(file)
-}
-
-/// Returns `error` with the name of the file that it belongs to.
-fn named(file: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("open {}: {error}", file.display()))
 }
 
 fn copy_all(source: &File, writer: &mut UnixStream) -> io::Result<()> {
@@ -206,12 +187,12 @@ mod tests {
 
     #[test]
     fn an_error_of_a_later_file_is_kept() {
-        let (file, feed) = fed("f", |writer| {
+        let (reader, feed) = fed(|writer| {
             writer.write_all(b"first")?;
             Err(io::ErrorKind::PermissionDenied.into())
         })
         .unwrap();
-        assert_eq!(text_of(&file), "first");
+        assert_eq!(io::read_to_string(File::from(reader)).unwrap(), "first");
         assert_eq!(feed.check().unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 
@@ -240,11 +221,13 @@ mod tests {
     fn a_sequence_ends_at_a_gap() {
         let folder = tempfile::tempdir().unwrap();
         for number in [2, 3, 4, 6] {
-            std::fs::write(folder.path().join(format!("f{number:03}.x")), format!("{number} ")).unwrap();
+            std::fs::write(folder.path().join(format!("f{number:03}.x")), number.to_string()).unwrap();
         }
         let pattern = folder.path().join("f%03d.x").display().to_string();
         let sequence = Sequence::of(&pattern).unwrap();
-        assert_eq!(text_of(&sequence.open().unwrap().0), "2 3 4 ");
+        // Each file is one chunk, and an empty chunk ends it.
+        let three = ["2", "3", "4"].map(|text| format!("\u{1}\0\0\0{text}\0\0\0\0")).concat();
+        assert_eq!(text_of(&sequence.open().unwrap().0), three);
         let none = Sequence::of(&folder.path().join("g%d.x").display().to_string()).unwrap();
         assert!(none.open().unwrap_err().to_string().contains("g0.x"));
         // A file that exists and cannot be read is an error, and no gap.
@@ -252,20 +235,12 @@ mod tests {
         let sequence = || Sequence::of(&pattern).unwrap().open().unwrap();
         std::fs::create_dir(&sixth).unwrap();
         let (file, feed) = sequence();
-        assert_eq!(text_of(&file), "2 3 4 ");
+        assert_eq!(text_of(&file), three);
         assert!(feed.check().unwrap_err().to_string().contains("f005.x: not a regular file"));
         std::fs::remove_dir(&sixth).unwrap();
-        for (bytes, reason) in
-            [(&b""[..], "empty file"), (b"\x89PNG\r\n\x1a\nIHDR", "the picture is cut off")]
-        {
-            std::fs::write(&sixth, bytes).unwrap();
-            let (file, feed) = sequence();
-            assert_eq!(text_of(&file), "2 3 4 ");
-            assert!(feed.check().unwrap_err().to_string().contains(reason));
-        }
-        std::fs::write(&sixth, b"\x89PNG\r\n\x1a\n IEND 5 ").unwrap();
+        std::fs::write(&sixth, "").unwrap();
         let (file, feed) = sequence();
-        File::from(file.as_fd().try_clone_to_owned().unwrap()).read_to_end(&mut Vec::new()).unwrap();
+        assert_eq!(text_of(&file), format!("{three}\0\0\0\0\u{1}\0\0\x006\0\0\0\0"));
         feed.check().unwrap();
         for plain in ["film.mp4", "100%.mp4", "%s.png", "%3d.png"] {
             assert_eq!(Sequence::of(plain), None);

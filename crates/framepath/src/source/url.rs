@@ -64,7 +64,7 @@ const TIMEOUT: Arg = Arg::option(
     "timeout",
     ValueKind::Duration,
     DefaultValue::Is("10s"),
-    "longest time without a packet or an answer, after which the connection counts as lost; datagrams: at most 10s",
+    "longest time without a packet or an answer, after which the connection counts as lost",
 );
 /// The option `reconnect` of a live stream from the network.
 const RECONNECT: Arg = Arg::option(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rtp`: video in RTP datagrams, as a session description (SDP) says.
 
-use std::io::Read;
 use std::path::Path;
+use std::time::Duration;
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 use framepath_model::wire::{NETWORK_TEXT_BYTES, NetworkTransport};
@@ -35,26 +35,42 @@ pub(crate) fn element() -> Element {
 }
 
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
-    let text = description(hop.text("sdp"))?;
+    let timeout = Duration::from_nanos(hop.duration_ns("timeout"));
+    let text = description(hop.text("sdp"), timeout)?;
     let texts = move || Ok(vec![text.clone()]);
     Live::new(hop, place, NetworkTransport::Sdp, None, Box::new(texts))
 }
 
-/// Reads the session description in file `path`.
+/// Reads the session description in file `path`; waits up to `timeout` for the bytes of a fifo.
 ///
 /// # Errors
-/// The file cannot be read, is empty or too large, or is not a session description.
-fn description(path: &str) -> Result<Vec<u8>, StageError> {
-    let file = cancel::open(Path::new(path)).map_err(StageError::io(path))?;
-    let mut text = Vec::new();
-    let most = u64::from(NETWORK_TEXT_BYTES);
-    file.take(most + 1).read_to_end(&mut text).map_err(StageError::io(path))?;
-    if text.len() as u64 > most {
+/// The file cannot be read, is empty or too large, is not a session description, or has an invalid port for video.
+fn description(path: &str, timeout: Duration) -> Result<Vec<u8>, StageError> {
+    let most = NETWORK_TEXT_BYTES as usize;
+    let text = cancel::read_within(Path::new(path), most + 1, timeout).map_err(StageError::io(path))?;
+    if text.len() > most {
         return Err(StageError::Option(format!("{path}: a session description has at most {most} bytes")));
     }
     if !text.starts_with(b"v=0") {
         let wrong = format!("{path}: not a session description, which begins with `v=0`");
         return Err(StageError::Option(wrong));
     }
+    if let Some(port) = wrong_port(&text) {
+        return Err(StageError::Option(format!(
+            "{path}: the port `{port}` of the video is not a number from 1 to 65535"
+        )));
+    }
     Ok(text)
+}
+
+/// Returns the first port of a video in the session description `text` that is not a number from 1 to 65535; `None` if
+/// there is none. libavformat uses the lower 16 bits of any number.
+fn wrong_port(text: &[u8]) -> Option<String> {
+    let text = String::from_utf8_lossy(text);
+    // `m=video PORT/NUMBER_OF_PORTS PROTOCOL FORMATS` (RFC 8866, 5.14)
+    let mut ports = text.lines().filter_map(|line| {
+        let port = line.strip_prefix("m=video")?.split_whitespace().next().unwrap_or_default();
+        Some(port.split('/').next().unwrap_or_default())
+    });
+    ports.find(|port| !port.parse().is_ok_and(|port: u16| port > 0)).map(str::to_owned)
 }

@@ -178,8 +178,18 @@ fn failure_of(error: &Error) -> FetchFailure {
             FetchFailure::Passing(format!("no answer from the name server in {} s", CONNECTING.as_secs()))
         }
         Error::Timeout(ureq::Timeout::Connect) => {
-            FetchFailure::Passing(format!("no connection to the server in {} s", CONNECTING.as_secs()))
+            let seconds = CONNECTING.as_secs();
+            FetchFailure::Passing(format!(
+                "no connection to the server in {seconds} s, TLS included for https"
+            ))
         }
+        Error::Timeout(ureq::Timeout::RecvResponse) => {
+            let seconds = SILENCE.as_secs();
+            FetchFailure::Passing(format!("the head of the server's answer was not complete in {seconds} s"))
+        }
+        Error::Timeout(ureq::Timeout::PerWrite | ureq::Timeout::SendRequest) => FetchFailure::Passing(
+            format!("the server took no byte of the request in {} s", SILENCE.as_secs()),
+        ),
         Error::Timeout(_) => {
             FetchFailure::Passing(format!("no byte from the server in {} s", SILENCE.as_secs()))
         }
@@ -245,5 +255,22 @@ fn failure_of_tls(error: &rustls::Error) -> FetchFailure {
     fn is_ca_as_server(reason: &rustls::CertificateError) -> bool {
         // rustls has no variant of its own for this error of its verifier.
         format!("{reason:?}").contains("CaUsedAsEndEntity")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_limit_has_a_text_of_its_own() {
+        for (limit, text) in [
+            (ureq::Timeout::Connect, "no connection to the server in 10 s, TLS included for https"),
+            (ureq::Timeout::RecvResponse, "the head of the server's answer was not complete in 30 s"),
+            (ureq::Timeout::PerWrite, "the server took no byte of the request in 30 s"),
+            (ureq::Timeout::PerRead, "no byte from the server in 30 s"),
+        ] {
+            assert_eq!(failure_of(&Error::Timeout(limit)).into_text(), text);
+        }
     }
 }
