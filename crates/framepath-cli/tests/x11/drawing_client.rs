@@ -3,7 +3,7 @@
 
 use framepath_testkit::display::Xvfb;
 use x11rb::connection::Connection;
-use x11rb::protocol::randr::ConnectionExt as _;
+use x11rb::protocol::randr::{ConnectionExt as _, Rotation};
 use x11rb::protocol::xproto::{
     AtomEnum, ChangeGCAux, ChangeWindowAttributesAux, ConfigureWindowAux, ConnectionExt as _, CreateGCAux,
     CreateWindowAux, Gcontext, ImageFormat, PropMode, Rectangle, Window, WindowClass,
@@ -104,15 +104,24 @@ impl DrawingClient {
         self.sync();
     }
 
-    /// Changes the size of the screen.
+    /// Changes the size of the screen, to at most that with which the server was started.
     pub fn resize_screen(&self, width: u16, height: u16) {
         self.connection.randr_query_version(1, 5).unwrap().reply().unwrap();
-        let info = self.connection.randr_get_screen_info(self.root).unwrap().reply().unwrap();
-        let index = info.sizes.iter().position(|size| (size.width, size.height) == (width, height));
-        let index = index.unwrap_or_else(|| panic!("no mode {width}x{height} in {:?}", info.sizes)) as u16;
-        let (now, rotation) = (info.config_timestamp, info.rotation);
-        let set = self.connection.randr_set_screen_config(self.root, 0, now, index, rotation, 0);
-        set.unwrap().reply().unwrap();
+        let all = self.connection.randr_get_screen_resources(self.root).unwrap().reply().unwrap();
+        // A screen cannot be smaller than the picture of its output.
+        let off = self.connection.randr_set_crtc_config(
+            all.crtcs[0],
+            0,
+            all.config_timestamp,
+            0,
+            0,
+            0,
+            Rotation::ROTATE0,
+            &[],
+        );
+        off.unwrap().reply().unwrap();
+        let (wide, high) = (u32::from(width), u32::from(height));
+        self.connection.randr_set_screen_size(self.root, width, height, wide, high).unwrap().check().unwrap();
         self.sync();
     }
 

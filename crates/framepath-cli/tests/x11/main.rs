@@ -2,8 +2,10 @@
 //! The sources `x11` and `screen` with the test's own X server. Frames are compared with what another client reads.
 
 mod drawing_client;
+mod proxy;
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Command;
 
 use drawing_client::{BLUE, DrawingClient, GREEN, RED, bgr, of_bytes};
@@ -11,7 +13,8 @@ use framepath::{Frame, Frames, Pipeline};
 use framepath_os::process::children;
 use framepath_testkit::display::Xvfb;
 use framepath_testkit::harness::{Tested, needs_program};
-use framepath_testkit::{framepath, run, within_deadline};
+use framepath_testkit::{framepath, run, until, within_deadline};
+use proxy::{Break, Proxy};
 
 framepath_testkit::tests! {
     a_frame_has_the_pixels_of_the_screen_and_copies_none,
@@ -33,6 +36,8 @@ framepath_testkit::tests! {
     a_signal_ends_the_wait_for_a_change,
     a_server_that_cannot_be_reached_is_named,
     a_server_that_does_not_answer_is_an_error,
+    a_request_without_an_answer_is_an_error,
+    a_picture_of_another_depth_is_refused,
     the_screen_of_the_session_is_found,
 }
 
@@ -68,6 +73,11 @@ fn xdotool(server: &Xvfb, words: &[&str]) {
     assert!(status.success(), "{words:?}");
 }
 
+/// Returns the number of files in a folder; 0 if there is no such folder.
+fn count(folder: &Path) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
 /// Runs the command and returns the first row of its JSON summary.
 fn summary(path: &str) -> serde_json::Value {
     let ran = run(&["run", "--quiet", "--json", "-", path]).ended(0);
@@ -80,9 +90,9 @@ fn a_frame_has_the_pixels_of_the_screen_and_copies_none() -> Tested {
         client.paint(320, 180);
         let frame = next(&mut frames(&server, "cursor=no"));
         assert_eq!(pixels(&frame), client.pixels(client.root, ALL));
-        assert_eq!((frame.meta().seq, frame.meta().pts, frame.layout().format.name()), (0, Some(0), "bgr0"));
+        assert_eq!((frame.meta().seq, frame.meta().pts, frame.layout().format.name()), (0, Some(0), "BGR0"));
         let row = summary(&format!("x11 {} cursor=no frames=1 ! null", server.name()));
-        assert_eq!((&row["frames"], &row["copied_bytes_per_frame"]), (&1.0.into(), &0.0.into()), "{row}");
+        assert_eq!((&row["frames"], &row["copied_bytes_per_frame"]), (&1.into(), &0.0.into()), "{row}");
     })
 }
 
@@ -199,6 +209,10 @@ fn a_moved_pointer_has_a_frame_only_if_it_is_shown() -> Tested {
         xdotool(&server, &["mousemove", "10", "0"]);
         let moved = next(&mut with);
         assert_eq!((moved.meta().seq, pixels(&moved)[10]), (1, bgr(GREEN)));
+        // As a mouse moves it; the line above sets it without an event.
+        xdotool(&server, &["mousemove_relative", "30", "0"]);
+        let moved = next(&mut with);
+        assert_eq!((moved.meta().seq, pixels(&moved)[10], pixels(&moved)[40]), (2, bgr(BLUE), bgr(GREEN)));
         client.fill(client.root, (0, 0, 5, 5), RED);
         let changed = next(&mut without);
         assert_eq!((changed.meta().seq, pixels(&changed)[10]), (1, bgr(BLUE)));
@@ -271,18 +285,11 @@ fn a_window_is_chosen_by_its_number_or_a_part_of_its_name() -> Tested {
 fn a_closed_window_ends_the_stream() -> Tested {
     with_server(|server, client| {
         let window = client.window("editor", (0, 0, 40, 30), RED);
-        let mut child = framepath(&["run", &format!("x11 {} window=editor cursor=no ! null", server.name())]);
-        let child = child.spawn().unwrap();
-        // The source has redirected the window, so that it has a pixmap.
-        framepath_testkit::until("the window is captured", || {
-            use x11rb::connection::Connection;
-            use x11rb::protocol::xproto::ConnectionExt as _;
-            let attributes = client.connection.get_window_attributes(window).unwrap().reply().unwrap();
-            client.connection.flush().unwrap();
-            attributes.all_event_masks.contains(x11rb::protocol::xproto::EventMask::STRUCTURE_NOTIFY)
-        });
-        client.fill(window, (0, 0, 5, 5), GREEN);
-        std::thread::sleep(std::time::Duration::from_millis(500));
+        let folder = tempfile::tempdir().unwrap();
+        let shots = folder.path().join("shots");
+        let path = format!("x11 {} window=editor cursor=no ! png {}", server.name(), shots.display());
+        let child = framepath(&["run", &path]).spawn().unwrap();
+        until("the first frame is written", || count(&shots) == 1);
         client.close(window);
         let ended = framepath_testkit::wait(child, "the run").ended(0);
         ended.prints(&format!("x11: window {window:#x} (editor) was closed, so the stream has ended"));
@@ -357,15 +364,14 @@ fn a_server_that_ends_is_an_error() -> Tested {
 
 fn a_signal_ends_the_wait_for_a_change() -> Tested {
     with_server(|server, client| {
-        let file = tempfile::tempdir().unwrap();
-        let png = file.path().join("shots");
-        let path = format!("x11 {} ! png {}", server.name(), png.display());
+        let folder = tempfile::tempdir().unwrap();
+        let shots = folder.path().join("shots");
+        let path = format!("x11 {} ! png {}", server.name(), shots.display());
         let child = framepath(&["run", &path]).spawn().unwrap();
-        let shots = || std::fs::read_dir(&png).map_or(0, Iterator::count);
-        framepath_testkit::until("the first frame is written", || shots() == 1);
+        until("the first frame is written", || count(&shots) == 1);
         children::signal(&child, SIGINT).unwrap();
         framepath_testkit::wait(child, "the run").ended(130);
-        assert_eq!(shots(), 1);
+        assert_eq!(count(&shots), 1);
         drop(client);
     })
 }
@@ -417,6 +423,34 @@ fn a_server_that_does_not_answer_is_an_error() {
         ));
         drop(listener);
     });
+}
+
+/// Captures through a [`Proxy`], which breaks the answers after the first frame, and returns the error of the second.
+fn broken(server: &Xvfb, client: &DrawingClient, way: Break) -> String {
+    let proxy = Proxy::start(server);
+    let path = format!("x11 127.0.0.1:{} cursor=no", proxy.display);
+    let mut frames = Pipeline::parse(&path).unwrap().frames().unwrap();
+    assert_eq!(pixels(&next(&mut frames)), client.pixels(client.root, ALL));
+    // The source has read all answers when its next capture was reported.
+    client.fill(client.root, (0, 0, 9, 9), RED);
+    assert_eq!(pixels(&next(&mut frames)), client.pixels(client.root, ALL));
+    proxy.set(way);
+    client.fill(client.root, (0, 0, 9, 9), BLUE);
+    frames.next().unwrap().unwrap_err().to_string()
+}
+
+fn a_request_without_an_answer_is_an_error() -> Tested {
+    with_server(|server, client| {
+        let error = broken(&server, &client, Break::Replies);
+        assert!(error.ends_with("it has not answered for 5 s"), "{error}");
+    })
+}
+
+fn a_picture_of_another_depth_is_refused() -> Tested {
+    with_server(|server, client| {
+        let error = broken(&server, &client, Break::Depth);
+        assert!(error.contains("bytes of depth 99; expected 230400 bytes of depth 24"), "{error}");
+    })
 }
 
 fn the_screen_of_the_session_is_found() -> Tested {

@@ -171,7 +171,8 @@ impl X11 {
             }
             let is_new = self.changes.pixels || self.changes.pointer && self.shows_pointer;
             if !is_new || self.target.drawable.is_none() {
-                self.server.wait(SLICE, &has_request)?;
+                // Programs can move the pointer without an event, so an idle source looks for it.
+                self.changes.pointer |= !self.server.wait(SLICE, &has_request)?;
             } else if now_ns() >= self.ticks.due_ns {
                 return Ok(PaceWait::Now);
             } else {
@@ -358,8 +359,8 @@ impl Ticks {
     /// Sets the earliest time of the frame behind the frame that is captured at `now_ns`. The ticks are equally
     /// spaced while frames follow each other, and begin anew after a pause.
     fn take(&mut self, now_ns: u64) {
-        let is_late = now_ns > self.due_ns + self.period_ns;
-        self.due_ns = if is_late { now_ns } else { self.due_ns } + self.period_ns;
+        let is_late = now_ns > self.due_ns.saturating_add(self.period_ns);
+        self.due_ns = if is_late { now_ns } else { self.due_ns }.saturating_add(self.period_ns);
     }
 }
 
@@ -394,6 +395,9 @@ mod tests {
         assert_eq!(due(&mut ticks, ms(1013)), ms(1020), "a late frame does not delay those behind it");
         assert_eq!(due(&mut ticks, ms(1020)), ms(1030));
         assert_eq!(due(&mut ticks, ms(5000)), ms(5010));
-        assert_eq!(Ticks::new(0.0).due_ns, 0);
+        let mut unlimited = Ticks::new(0.0);
+        assert_eq!(due(&mut unlimited, ms(7)), ms(7));
+        let mut rare = Ticks::new(1e-30);
+        assert_eq!(due(&mut rare, ms(7)), u64::MAX);
     }
 }

@@ -78,7 +78,7 @@ impl XServer {
             StageError::Screen(format!("{name} is no name of an X server; expected one such as `:0`"))
         })?;
         let screen = usize::from(parsed.screen);
-        let mut failure = io::Error::from(io::ErrorKind::NotFound);
+        let mut failure = None;
         for address in parsed.connect_instruction() {
             let is_local = matches!(address, parse_display::ConnectAddress::Socket(_));
             match DefaultStream::connect(&address) {
@@ -102,10 +102,11 @@ impl XServer {
                     connection.stream().no_limit();
                     return Ok(XServer { connection, name, screen, is_local });
                 }
-                Err(error) => failure = error,
+                // The first address is the likeliest.
+                Err(error) => drop(failure.get_or_insert(error)),
             }
         }
-        Err(cannot(&failure))
+        Err(cannot(&failure.unwrap_or(io::ErrorKind::NotFound.into())))
     }
 
     pub(super) fn is_local(&self) -> bool {
@@ -183,12 +184,12 @@ impl XServer {
     }
 
     /// Waits until the server sends something, at most `limit`, or until a signal, a stop request or a wake-up of
-    /// the thread. Does not wait if `awake` is true.
-    pub(super) fn wait(&self, limit: Duration, awake: impl Fn() -> bool) -> Result<(), XFailure> {
+    /// the thread. Does not wait if `awake` is true. Returns true if the server has sent something.
+    pub(super) fn wait(&self, limit: Duration, awake: impl Fn() -> bool) -> Result<bool, XFailure> {
         self.connection.flush().map_err(|error| self.failed(&error))?;
         let stream = self.connection.stream().stream.as_fd();
         let waited = stop::wait_for_socket(stream, false, limit, awake);
-        waited.map(drop).map_err(|error| self.failed(&ConnectionError::IoError(error)))
+        waited.map_err(|error| self.failed(&ConnectionError::IoError(error)))
     }
 
     fn failed(&self, error: &ConnectionError) -> XFailure {
