@@ -191,6 +191,10 @@ fn the_pointer_is_drawn_where_it_is() -> Tested {
         };
         let all = places("");
         assert_eq!((all.len(), all[0], all[63]), (64, (100, 50), (107, 57)));
+        // In a window's own coordinates.
+        let window = client.window("editor", (96, 30, 40, 60), BLUE);
+        let part = places(&format!("window={window:#x}"));
+        assert_eq!((part.len(), part[0], part[63]), (64, (4, 20), (11, 27)));
         // Cut at the edge of a region.
         let part = places("region=50x20+104+40");
         assert_eq!((part.len(), part[0]), (32, (0, 10)));
@@ -363,7 +367,7 @@ fn a_server_that_ends_is_an_error() -> Tested {
 }
 
 fn a_signal_ends_the_wait_for_a_change() -> Tested {
-    with_server(|server, client| {
+    with_server(|server, _| {
         let folder = tempfile::tempdir().unwrap();
         let shots = folder.path().join("shots");
         let path = format!("x11 {} ! png {}", server.name(), shots.display());
@@ -372,7 +376,6 @@ fn a_signal_ends_the_wait_for_a_change() -> Tested {
         children::signal(&child, SIGINT).unwrap();
         framepath_testkit::wait(child, "the run").ended(130);
         assert_eq!(count(&shots), 1);
-        drop(client);
     })
 }
 

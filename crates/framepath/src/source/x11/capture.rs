@@ -61,8 +61,10 @@ pub(super) struct X11 {
 
 /// Changes that the server has reported since the last frame.
 struct Changes {
-    /// True if pixels have changed.
+    /// True if pixels have changed; [`Target::changed`] has those that count with a region.
     pixels: bool,
+    /// True if all pixels count as changed: before the first frame, and after the target was measured.
+    whole: bool,
     /// True if the pointer has moved or has another shape.
     pointer: bool,
     /// True if the size may be another, or a window was shown or hidden.
@@ -140,8 +142,7 @@ impl X11 {
             shares,
             shows_pointer: options.cursor,
             drawn: None,
-            // The first frame needs no change.
-            changes: Changes { pixels: true, pointer: false, size: false, closed: false },
+            changes: Changes { pixels: false, whole: true, pointer: false, size: false, closed: false },
             ticks: Ticks::new(options.rate),
             info,
             left: if options.frames == 0 { u64::MAX } else { options.frames },
@@ -169,7 +170,8 @@ impl X11 {
             if self.changes.size {
                 self.measure()?;
             }
-            let is_new = self.changes.pixels || self.changes.pointer && self.shows_pointer;
+            let Changes { pixels, whole, pointer, .. } = self.changes;
+            let is_new = pixels || whole || pointer && self.shows_pointer;
             if !is_new || self.target.drawable.is_none() {
                 // Programs can move the pointer without an event, so an idle source looks for it.
                 self.changes.pointer |= !self.server.wait(SLICE, &has_request)?;
@@ -217,7 +219,7 @@ impl X11 {
             Err(XFailure::Refused(..)) if self.has_closed()? => return Ok(()),
             measured => measured?,
         }
-        self.changes.pixels = true;
+        self.changes.whole = true;
         self.layout = self.target.layout().map_err(XFailure::Lost)?;
         if self.layout.size > self.images.pool.slot_bytes() {
             let images = Images::new(&self.server, &self.layout, self.slots, self.shares);
@@ -258,7 +260,8 @@ impl X11 {
             }
         };
         self.ticks.take(now_ns());
-        let had_pixels = std::mem::take(&mut self.changes.pixels);
+        let pixels = std::mem::take(&mut self.changes.pixels);
+        let whole = std::mem::take(&mut self.changes.whole);
         self.changes.pointer = false;
         let (target, wants_pointer) = (&self.target, self.shows_pointer);
         let (rectangles, pointer, origin) = self.server.ask(|connection| {
@@ -285,9 +288,9 @@ impl X11 {
         let origin = (x + area.x as i32, y + area.y as i32);
         let pointer = pointer.and_then(|reply| PointerImage::of(reply, origin));
         let place = pointer.as_ref().and_then(|pointer| pointer.place(size));
-        let is_new = self.next_seq == 0
+        let is_new = whole
             || place != self.drawn
-            || had_pixels && rectangles.is_none_or(|changed| changed.iter().any(|one| area.touches(one)));
+            || pixels && rectangles.is_none_or(|changed| changed.iter().any(|one| area.touches(one)));
         if !is_new {
             return Err(NoImage::Nothing);
         }

@@ -25,7 +25,7 @@ impl Images {
     /// Makes a pool of `slots` pictures with `layout`. With `shares`, the server maps it.
     ///
     /// # Errors
-    /// Memory is short, or the server denies to map it.
+    /// Memory is short, the server denies to map it, or the pool has more than 4 GiB.
     pub(super) fn new(
         server: &XServer,
         layout: &Layout,
@@ -37,9 +37,15 @@ impl Images {
             error,
         };
         let pool = ScreenPool::new(layout.size, slots).map_err(memory)?;
-        // The protocol has 32 bits for an offset in the memory.
-        let is_small = u32::try_from(pool.slot_bytes() as u64 * u64::from(slots)).is_ok();
-        let segment = match shares && is_small {
+        let segment = match shares {
+            // The protocol has 32 bits for an offset in the memory.
+            true if u32::try_from(pool.slot_bytes() as u64 * u64::from(slots)).is_err() => {
+                let bytes = layout.size;
+                let what = format!(
+                    "pool={slots}: pictures of {bytes} bytes fill more than 4 GiB; use a smaller pool"
+                );
+                return Err(StageError::Screen(what));
+            }
             true => Some(attach(server, pool.memfd().try_clone_to_owned().map_err(memory)?)?),
             false => None,
         };
