@@ -19,6 +19,7 @@ use proxy::{Break, Proxy};
 framepath_testkit::tests! {
     a_frame_has_the_pixels_of_the_screen_and_copies_none,
     a_server_without_shared_memory_is_captured_by_counted_copies,
+    a_sandboxed_stage_reads_the_frames,
     an_idle_screen_has_one_frame,
     each_change_after_a_pause_has_one_frame,
     the_last_frame_of_many_changes_has_the_last_pixels,
@@ -110,6 +111,19 @@ fn a_server_without_shared_memory_is_captured_by_counted_copies() -> Tested {
         run(&["run", &path]).ended(0).prints("does not share memory (MIT-SHM 1.2): each frame is copied");
     });
     Ok(())
+}
+
+fn a_sandboxed_stage_reads_the_frames() -> Tested {
+    with_server(|server, client| {
+        client.paint(320, 180);
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("bgr");
+        let stages = "convert format=bgr24 host=process ! raw";
+        run(&["run", &format!("x11 {} cursor=no frames=1 ! {stages} {}", server.name(), file.display())])
+            .ended(0);
+        let bytes = std::fs::read(file).unwrap();
+        assert_eq!(bytes, client.pixels(client.root, ALL).concat());
+    })
 }
 
 fn an_idle_screen_has_one_frame() -> Tested {

@@ -5,7 +5,7 @@
 //! made, and its frames are those of a [`ForeignPool`].
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +20,6 @@ use crate::v4l2::Region;
 pub struct ScreenPool {
     slots: Arc<ScreenSlots>,
     frames: ForeignPool,
-    memfd: OwnedFd,
 }
 
 /// Memory of a pool's slots, and the numbers of the free ones.
@@ -43,18 +42,21 @@ impl ScreenPool {
     /// # Errors
     /// One of the numbers is zero, or the kernel denies the memory.
     pub fn new(bytes: usize, slots: u32) -> io::Result<ScreenPool> {
-        let (region, memfd) = Region::map_memfd(bytes, slots).map_err(|(call, errno)| {
+        let region = Region::map_memfd(bytes, slots).map_err(|(call, errno)| {
             io::Error::new(io::Error::from(errno).kind(), format!("{call}: {errno}"))
         })?;
         let region = Arc::new(region);
         let free = Mutex::new((0..slots).rev().collect());
         let slots = Arc::new(ScreenSlots { region: region.clone(), free, returned: Condvar::new() });
-        Ok(ScreenPool { frames: ForeignPool::from_region(region, slots.clone()), slots, memfd })
+        Ok(ScreenPool { frames: ForeignPool::from_region(region, slots.clone()), slots })
     }
 
     /// Returns the memfd, for the display server.
-    pub fn memfd(&self) -> BorrowedFd<'_> {
-        self.memfd.as_fd()
+    ///
+    /// # Errors
+    /// Does not happen: the pool's memory is a memfd.
+    pub fn memfd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.slots.region.memfd().ok_or_else(|| io::ErrorKind::Unsupported.into())
     }
 
     /// Returns the number of bytes from one slot to the next.
@@ -138,7 +140,7 @@ mod tests {
     fn a_server_writes_the_pixels_of_a_frame() {
         let layout = Layout::packed(PixelFormat::Bgr0, 64, 20).unwrap();
         let pool = ScreenPool::new(layout.size, 2).unwrap();
-        let server = File::from(pool.memfd().try_clone_to_owned().unwrap());
+        let server = File::from(pool.memfd().unwrap().try_clone_to_owned().unwrap());
         let slots: Vec<_> = (0..2).map(|_| pool.acquire(AT_ONCE).unwrap()).collect();
         assert!(pool.acquire(AT_ONCE).is_none());
         meter::take();
@@ -155,6 +157,13 @@ mod tests {
             assert!(frame.is_foreign() && frame.dmabuf().is_none());
             assert_eq!(frame.plane(0).to_vec(), vec![number; 64 * 20 * 4]);
         }
+        // Another process can read the frames, and no more.
+        let memory = frames[1].read_only_memory().unwrap();
+        let reader = File::from(memory.fd);
+        let mut byte = [0];
+        reader.read_exact_at(&mut byte, memory.slot_bytes as u64).unwrap();
+        assert_eq!((byte[0], memory.slots, frames[1].slot()), (2, 2, 1));
+        assert!(reader.write_all_at(&byte, 0).is_err());
         drop(frames);
         assert!(pool.acquire(AT_ONCE).is_some());
         assert_eq!(server.metadata().unwrap().len(), 2 * pool.slot_bytes() as u64);

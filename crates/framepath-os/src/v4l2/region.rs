@@ -22,12 +22,14 @@ pub struct Region {
     slot_bytes: usize,
     slots: u32,
     dmabufs: Dmabufs,
+    /// Memfd with all slots; `None` for other memory.
+    memfd: Option<OwnedFd>,
 }
 
 /// Dmabufs of a region's slots.
 #[derive(Debug)]
 enum Dmabufs {
-    /// No dmabufs: the slots are memory of this process, or a memfd of it.
+    /// No dmabufs: the slots are memory of this process.
     None,
     /// Dmabufs of which the slots were made, one per slot.
     Given(Vec<OwnedFd>),
@@ -73,7 +75,7 @@ impl Region {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
-        Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
+        Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None, memfd: None })
     }
 
     /// Maps `bytes` bytes of `fd` from `offset` on at slot `slot`, to which no pointer exists yet. Fails
@@ -139,9 +141,9 @@ impl Region {
     }
 
     /// Makes `slots` slots of at least `bytes` bytes one after the other in a memfd that another process may
-    /// write, and returns the memfd, which is sealed against a change of its size. The error contains the
-    /// name of the call that failed.
-    pub(crate) fn map_memfd(bytes: usize, slots: u32) -> Result<(Region, OwnedFd), (&'static str, Errno)> {
+    /// write, and that is sealed against a change of its size. The error contains the name of the call that
+    /// failed.
+    pub(crate) fn map_memfd(bytes: usize, slots: u32) -> Result<Region, (&'static str, Errno)> {
         let failed = |call| move |errno| (call, errno);
         let mut region = Region::reserve(bytes, slots).map_err(failed("mmap"))?;
         let (each, whole) = (region.slot_bytes, region.bytes() as u64);
@@ -155,7 +157,13 @@ impl Region {
             let offset = u64::from(slot) * each as u64;
             region.map(slot, memfd.as_fd(), offset, each, CpuAccess::Write).map_err(failed("mmap"))?;
         }
-        Ok((region, memfd))
+        region.memfd = Some(memfd);
+        Ok(region)
+    }
+
+    /// Returns the memfd with all slots; `None` unless [`Region::map_memfd`] made the region.
+    pub(crate) fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.memfd.as_ref().map(AsFd::as_fd)
     }
 
     fn bytes(&self) -> usize {

@@ -32,7 +32,7 @@ impl Images {
         slots: u32,
         shares: bool,
     ) -> Result<Images, StageError> {
-        let memory = |error: std::io::Error| StageError::Io {
+        let memory = |error| StageError::Io {
             what: format!("memory for {slots} pictures of {} bytes", layout.size),
             error,
         };
@@ -46,7 +46,10 @@ impl Images {
                 );
                 return Err(StageError::Screen(what));
             }
-            true => Some(attach(server, pool.memfd().try_clone_to_owned().map_err(memory)?)?),
+            true => {
+                let memfd = pool.memfd().and_then(|memfd| memfd.try_clone_to_owned()).map_err(memory)?;
+                Some(attach(server, memfd)?)
+            }
             false => None,
         };
         Ok(Images { pool, segment })
