@@ -33,6 +33,8 @@ framepath_testkit::tests! {
     a_closed_window_ends_the_stream,
     a_window_that_is_hidden_and_shown_or_resized_goes_on,
     a_resized_screen_has_frames_of_its_new_size,
+    later_hops_take_the_new_size_or_name_it,
+    a_sink_that_ends_in_another_thread_ends_an_idle_source,
     a_server_that_ends_is_an_error,
     a_signal_ends_the_wait_for_a_change,
     a_server_that_cannot_be_reached_is_named,
@@ -366,6 +368,55 @@ fn a_resized_screen_has_frames_of_its_new_size() -> Tested {
         assert!(error.contains("is outside of the screen, which has 640x480 pixels"), "{error}");
     });
     Ok(())
+}
+
+fn later_hops_take_the_new_size_or_name_it() -> Tested {
+    with_server(|server, client| {
+        let source = format!("x11 {} cursor=no rate=0", server.name());
+        let mut converted =
+            Pipeline::parse(&format!("{source} ! convert format=grey")).unwrap().frames().unwrap();
+        assert_eq!(next(&mut converted).layout().width, 320);
+        let folder = tempfile::tempdir().unwrap();
+        let [sums, shots] = ["sums", "shots"].map(|name| folder.path().join(name).display().to_string());
+        let path = format!("{source} ! tee ( queue ! framemd5 {sums} ) ( png {shots} )");
+        let child = framepath(&["run", &path]).spawn().unwrap();
+        let file = format!("{sums}.y4m");
+        let path = format!("{source} ! convert format=yuv420p ! y4m {file}");
+        let one_size = framepath(&["run", &path]).spawn().unwrap();
+        let shots = Path::new(&shots);
+        // The file lacks at most what a buffer of 64 KiB holds.
+        let is_written = || std::fs::metadata(&file).is_ok_and(|file| file.len() > 0);
+        until("the first frames are written", || count(shots) == 1 && is_written());
+        client.resize_screen(200, 100);
+        while next(&mut converted).layout().width != 200 {}
+        framepath_testkit::wait(one_size, "the run")
+            .ended(1)
+            .prints("frames change from 320x180 YUV420P to 200x100");
+        until("a later frame is written", || count(shots) > 1);
+        children::signal(&child, SIGINT).unwrap();
+        framepath_testkit::wait(child, "the run").ended(130);
+        let sums = std::fs::read_to_string(sums).unwrap();
+        let sizes: Vec<_> = framepath_testkit::md5_lines(&sums).iter().map(|line| bytes_of(line)).collect();
+        assert_eq!((sizes[0], sizes.last()), (320 * 180 * 4, Some(&(200 * 100 * 4))), "{sums}");
+    })
+}
+
+fn a_sink_that_ends_in_another_thread_ends_an_idle_source() -> Tested {
+    with_server(|server, _| {
+        // The screen does not change, so the source does not push a second frame.
+        let source = format!("x11 {} cursor=no", server.name());
+        run(&["run", &format!("{source} ! queue ! y4m /dev/null")])
+            .ended(1)
+            .prints("does not work on BGR0 frames");
+        run(&["run", "--frames", "1", &format!("{source} ! queue ! null")]).ended(0);
+        let both = format!("{source} ! tee ( queue ! null ) ( queue ! convert format=grey ! queue ! null )");
+        run(&["run", "--frames", "1", &both]).ended(0);
+    })
+}
+
+/// Returns the number of bytes of the frame in a line of framemd5.
+fn bytes_of(line: &str) -> usize {
+    line.split(',').nth(4).unwrap().trim().parse().unwrap()
 }
 
 fn a_server_that_ends_is_an_error() -> Tested {
