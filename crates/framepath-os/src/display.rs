@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Output to a window or a terminal: shared memory for the X server, textures, the terminal's
-//! size.
+//! Output to a window or a terminal, and capture of a screen: shared memory for the X server, textures, the
+//! terminal's size.
 
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;
+#[cfg(not(any(loom, miri)))]
+pub mod screen_pool;
 #[cfg(feature = "sdl")]
 pub mod sdl;
 pub mod terminal;

@@ -2,6 +2,7 @@
 //! The tests' own X server and window manager.
 
 use std::io::{BufRead, BufReader, ErrorKind};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::harness::Missing;
@@ -28,6 +29,14 @@ impl Xvfb {
     /// Xvfb is not installed.
     pub fn without(size: (u32, u32), extension: &str) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &["-extension", extension])
+    }
+
+    /// Starts a server like [`Xvfb::start`] that lets in only clients with a cookie of the authority file `cookies`.
+    ///
+    /// # Errors
+    /// Xvfb is not installed.
+    pub fn with_cookies(size: (u32, u32), cookies: &Path) -> Result<Xvfb, Missing> {
+        Xvfb::with(size, &["-auth", &cookies.display().to_string()])
     }
 
     fn with(size: (u32, u32), words: &[&str]) -> Result<Xvfb, Missing> {

@@ -105,6 +105,9 @@ pub enum StageError {
     /// The window of `play` cannot be opened, or cannot show the frames; the text has the reason.
     #[error("cannot open or use the window: {0}")]
     Window(String),
+    /// A screen or window of an X server cannot be captured; the text has the reason.
+    #[error("{0}")]
+    Screen(String),
     /// An option or argument is invalid, or does not fit the stream or the device; or a failure that no other
     /// variant covers, such as a web server's refusal. The text has the reason.
     #[error("{0}")]

@@ -4,7 +4,7 @@
 //!
 //! This crate touches threads, files, standard input and output, worker processes and their sockets,
 //! V4L2 devices, libraries of plug-ins and of libavfilter, and the name server for `url`; with the
-//! feature `play`, a window; and with the feature `http`, web servers.
+//! feature `play`, a window; with the feature `x11`, an X server; and with the feature `http`, web servers.
 //!
 //! # Frames in a loop
 //!

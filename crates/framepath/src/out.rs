@@ -256,7 +256,7 @@ impl<'a> Out<'a> {
     /// waiting for its next item and return `Ok(true)` without an item.
     #[inline]
     pub fn has_request(&self) -> bool {
-        self.delivery.has_request()
+        self.delivery.has_request() || self.delivery.requests.sinks_ended()
     }
 
     /// Counts the frames or packets that [`Stage::flush`] discarded.

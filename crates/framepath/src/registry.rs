@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements. Help lists them by heading, under each heading in this order.
-fn built_in() -> [Element; 30] {
+fn built_in() -> [Element; 32] {
     [
         source::file::element(),
         source::url::element(),
@@ -21,6 +21,8 @@ fn built_in() -> [Element; 30] {
         source::raw::element(),
         source::test::element(),
         source::v4l2::element(),
+        source::x11::element(),
+        source::screen::element(),
         source::fixture::element(),
         stage::decode::element(),
         stage::threshold::element(),

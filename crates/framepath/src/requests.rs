@@ -45,6 +45,8 @@ struct Shared {
     stale_below: AtomicU64,
     /// Number of items that were discarded for a seek or flush.
     flushed: AtomicU64,
+    /// True if all sinks have ended in threads behind that of the source, which may not push and so not notice.
+    sinks_ended: AtomicBool,
     state: Mutex<MailboxState>,
 }
 
@@ -183,6 +185,7 @@ impl Requests {
         Requests(Arc::new(Shared {
             stale_below: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
+            sinks_ended: AtomicBool::new(false),
             state: Mutex::new(MailboxState {
                 sent: 0,
                 early: VecDeque::new(),
@@ -351,6 +354,19 @@ impl Requests {
 
     pub(crate) fn flushed(&self) -> u64 {
         self.0.flushed.load(Ordering::Relaxed)
+    }
+
+    /// Records that all sinks have ended, and wakes the source, whose next item nobody takes.
+    pub(crate) fn end_sinks(&self, stop: &Stop) {
+        // Pairs with the load in `sinks_ended`.
+        self.0.sinks_ended.store(true, Ordering::Release);
+        stop.wake();
+    }
+
+    /// True if all sinks have ended in other threads than that of the source.
+    #[inline]
+    pub(crate) fn sinks_ended(&self) -> bool {
+        self.0.sinks_ended.load(Ordering::Acquire)
     }
 
     /// Sets whether the run stays open for a seek at the end of the stream, and wakes all threads of the run.

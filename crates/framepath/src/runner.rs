@@ -4,7 +4,7 @@
 
 mod ended;
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
@@ -83,7 +83,8 @@ impl Pipeline {
         let deliveries: Vec<_> = request_threads.iter().map(delivery).collect();
         requests.begin(request_threads, options.stop.clone());
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
-        let ended = run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, options);
+        let ended =
+            run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, &sinks, options);
         requests.end();
         // Dropped before the statistics are read, because the source's worker then adds its CPU time.
         drop(source);
@@ -231,14 +232,16 @@ impl Report {
     }
 }
 
-/// Runs the first segment in this thread, and each other segment in a thread of its own. Returns the results
-/// in the order of the segments when all threads have ended.
+/// Runs the first segment in this thread, and each other segment in a thread of its own. `sinks` has the index of
+/// each segment's sink. Returns the results in the order of the segments when all threads have ended.
 fn run_threads(
     source: &mut dyn Source,
     segments: impl Iterator<Item = (ThreadSegment, ThreadContext)>,
     threads: &[String],
+    sinks: &[Option<u16>],
     options: &Options,
 ) -> Vec<Result<Ended, RunError>> {
+    let open_sinks = &AtomicUsize::new(sinks.iter().flatten().count());
     thread::scope(|scope| {
         let mut segments = segments.enumerate();
         let first = segments.next().map(|(_, first)| first);
@@ -246,7 +249,15 @@ fn run_threads(
             .map(|(number, (segment, delivery))| {
                 let name = threads[number].clone();
                 let builder = thread::Builder::new().name(name);
-                builder.spawn_scoped(scope, move || consume(segment, number, options, &delivery))
+                let has_sink = sinks[number].is_some();
+                builder.spawn_scoped(scope, move || {
+                    let ended = consume(segment, number, options, &delivery);
+                    // A sink in the source's own thread never counts as ended here: each push reports its end.
+                    if has_sink && open_sinks.fetch_sub(1, Ordering::AcqRel) == 1 {
+                        delivery.requests.end_sinks(&options.stop);
+                    }
+                    ended
+                })
             })
             .collect();
         let mut ended = vec![Ok(produce(source, first, options))];
@@ -299,7 +310,7 @@ fn produce(
     // True if the chain was drained at the end of a stream that is held open.
     let mut is_held = false;
     let _interruptible = (signal::interruptible(), options.stop.enter());
-    while !signal::interrupted() {
+    while !signal::interrupted() && !delivery.requests.sinks_ended() {
         let step = if delivery.has_request() {
             let before = delivery.generation();
             let served = serve_requests(Some(&mut *source), 0, chain, &mut recorder, delivery);
@@ -322,7 +333,7 @@ fn produce(
             is_held = true;
             Ok(())
         } else {
-            stop::sleep_unless(u64::MAX, || delivery.has_request());
+            stop::sleep_unless(u64::MAX, || delivery.has_request() || delivery.requests.sinks_ended());
             Ok(())
         };
         if let Err(failed) = step {

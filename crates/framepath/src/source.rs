@@ -7,9 +7,11 @@ mod pace;
 pub(crate) mod pattern;
 pub(crate) mod raw;
 mod refill;
+pub(crate) mod screen;
 pub(crate) mod test;
 pub(crate) mod url;
 pub(crate) mod v4l2;
+pub(crate) mod x11;
 
 use framepath_codec::TrackInfo;
 use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};

@@ -179,7 +179,7 @@ fn errors_in_branches_are_pointed_at() {
 #[test]
 fn an_incomplete_path_is_completed() {
     let words = |text: &str| definitions().complete(text).join(" ");
-    assert_eq!(words(""), "file url rtp rawfile test v4l2 fixture");
+    assert_eq!(words(""), "file url rtp rawfile test v4l2 x11 screen fixture");
     assert_eq!(words("te"), "test");
     let behind = definitions()
         .names(&[DefinitionKind::Stage, DefinitionKind::Link, DefinitionKind::Sink, DefinitionKind::Tee])
@@ -242,7 +242,12 @@ fn values_are_exact() {
 /// Wrong paths: the text, the part that the error marks (`^`: the end of the text), a part of the error's
 /// message, and a part of its help.
 const WRONG: &[(&str, &str, &str, &str)] = &[
-    ("", "^", "the path is empty", "`file`, `url`, `rtp`, `rawfile`, `test`, `v4l2` or `fixture`"),
+    (
+        "",
+        "^",
+        "the path is empty",
+        "`file`, `url`, `rtp`, `rawfile`, `test`, `v4l2`, `x11`, `screen` or `fixture`",
+    ),
     ("   ", "^", "the path is empty", "`test ! null`"),
     ("!", "!", "nothing stands before", "expected here: a source"),
     ("test ! ! null", "! null", "nothing stands between", "a link, `queue`"),
@@ -252,7 +257,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "null",
         "null",
         "a path starts with a source; `null` is a sink",
-        "`file`, `url`, `rtp`, `rawfile`, `test`, `v4l2` or `fixture`",
+        "`file`, `url`, `rtp`, `rawfile`, `test`, `v4l2`, `x11`, `screen` or `fixture`",
     ),
     ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),

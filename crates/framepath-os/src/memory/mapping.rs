@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[cfg(any(loom, miri))]
 pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
-pub(crate) use memfd::{MapError, Mapping, ReadOnly};
+pub(crate) use memfd::{MapError, Mapping, ReadOnly, read_only};
 
 /// Returns true if `memfd` is on tmpfs, as a memfd with ordinary pages is. Huge pages come from a reserve that
 /// can be empty at a page fault, which causes SIGBUS. Fails if fstatfs(2) fails.
@@ -212,9 +212,14 @@ mod memfd {
             if self.only_writer {
                 return fd.try_clone();
             }
-            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
-            Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+            read_only(fd.as_fd())
         }
+    }
+
+    /// Opens the file of `fd` again, for reading only (through /proc).
+    pub(crate) fn read_only(fd: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
     }
 
     /// Reason why another process's memory is not mapped.

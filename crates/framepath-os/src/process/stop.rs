@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Request to stop one run (of a path), among several runs in one process. The request ends some waits of
-//! this crate ([`sleep_unless`], [`cancel::read`](crate::process::cancel::read) and the wait for a V4L2
-//! device), not other blocking system calls.
+//! this crate ([`sleep_unless`], [`wait_for_socket`], [`cancel::read`](crate::process::cancel::read) and the wait
+//! for a V4L2 device), not other blocking system calls.
 //!
 //! [`signal`](crate::process::signal) ends the whole program. A [`Stop`] ends the threads that
 //! have [entered](Stop::enter) it. Code that waits handles both in the same way:
@@ -197,6 +197,24 @@ pub(crate) fn poll_unless(
         Err(Errno::INTR) => Ok(PollFlags::empty()),
         found => found,
     }
+}
+
+/// Waits until `socket` is readable, or with `write` writable, at its end or failed; returns true then. Returns
+/// false if `limit` has passed or the wait ended early: by a signal, by a stop request to the calling thread's
+/// run, or by a [wake](Stop::wake). Does not wait if `awake` returns true at first. A stop request made before
+/// the call does not end the wait, so callers check [`signal::interrupted`](crate::process::signal::interrupted)
+/// before it. Only one thread of a run may wait here or for a V4L2 device.
+///
+/// # Errors
+/// From poll(2), except EINTR.
+pub fn wait_for_socket(
+    socket: BorrowedFd<'_>,
+    write: bool,
+    limit: Duration,
+    awake: impl Fn() -> bool,
+) -> std::io::Result<bool> {
+    let flags = if write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+    Ok(!poll_unless(socket, flags, limit, awake)?.is_empty())
 }
 
 /// Sleeps until `deadline_ns` (CLOCK_MONOTONIC, nanoseconds), a signal, or a stop request or

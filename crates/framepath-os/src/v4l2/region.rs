@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, OnceLock};
 
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
@@ -21,6 +22,8 @@ pub struct Region {
     slot_bytes: usize,
     slots: u32,
     dmabufs: Dmabufs,
+    /// Memfd with all slots; `None` for other memory.
+    memfd: Option<OwnedFd>,
 }
 
 /// Dmabufs of a region's slots.
@@ -72,7 +75,7 @@ impl Region {
             )
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
-        Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
+        Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None, memfd: None })
     }
 
     /// Maps `bytes` bytes of `fd` from `offset` on at slot `slot`, to which no pointer exists yet. Fails
@@ -137,6 +140,32 @@ impl Region {
         Ok(region)
     }
 
+    /// Makes `slots` slots of at least `bytes` bytes one after the other in a memfd that another process may
+    /// write, and that is sealed against a change of its size. The error contains the name of the call that
+    /// failed.
+    pub(crate) fn map_memfd(bytes: usize, slots: u32) -> Result<Region, (&'static str, Errno)> {
+        let failed = |call| move |errno| (call, errno);
+        let mut region = Region::reserve(bytes, slots).map_err(failed("mmap"))?;
+        let (each, whole) = (region.slot_bytes, region.bytes() as u64);
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let memfd = memfd_create("framepath-screen", flags).map_err(failed("memfd_create"))?;
+        ftruncate(&memfd, whole).map_err(failed("ftruncate"))?;
+        crate::memory::commit::reserve(&memfd, whole)?;
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+        fcntl_add_seals(&memfd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        for slot in 0..slots {
+            let offset = u64::from(slot) * each as u64;
+            region.map(slot, memfd.as_fd(), offset, each, CpuAccess::Write).map_err(failed("mmap"))?;
+        }
+        region.memfd = Some(memfd);
+        Ok(region)
+    }
+
+    /// Returns the memfd with all slots; `None` unless [`Region::map_memfd`] made the region.
+    pub(crate) fn memfd(&self) -> Option<BorrowedFd<'_>> {
+        self.memfd.as_ref().map(AsFd::as_fd)
+    }
+
     fn bytes(&self) -> usize {
         self.slot_bytes * self.slots as usize
     }
@@ -192,13 +221,29 @@ impl Region {
     ///
     /// # Panics
     /// The bytes do not fit.
-    pub(super) unsafe fn copy_in(&self, slot: u32, offset: usize, bytes: &[u8]) {
+    pub(crate) unsafe fn copy_in(&self, slot: u32, offset: usize, bytes: &[u8]) {
         assert!(slot < self.slots && offset <= self.slot_bytes && bytes.len() <= self.slot_bytes - offset);
         // SAFETY: inside the slot, by the assertion; the caller vouches for the
         // rest. No reference to the device's memory is made.
         unsafe {
             let to = self.base.add(slot as usize * self.slot_bytes + offset);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len());
+        }
+    }
+
+    /// Copies bytes from `offset` in slot `slot` on to `to`, until `to` is full.
+    ///
+    /// # Safety
+    /// The slot is mapped, and no other thread copies into it at the same time.
+    ///
+    /// # Panics
+    /// The slot has fewer bytes.
+    pub(crate) unsafe fn copy_out(&self, slot: u32, offset: usize, to: &mut [u8]) {
+        assert!(slot < self.slots && offset <= self.slot_bytes && to.len() <= self.slot_bytes - offset);
+        // SAFETY: as in `copy_in`.
+        unsafe {
+            let from = self.base.add(slot as usize * self.slot_bytes + offset);
+            ptr::copy_nonoverlapping(from.as_ptr(), to.as_mut_ptr(), to.len());
         }
     }
 }

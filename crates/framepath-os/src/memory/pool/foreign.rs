@@ -14,9 +14,9 @@ use framepath_model::stream::FrameMeta;
 #[cfg(not(any(loom, miri)))]
 use super::frame::PoolMemory;
 use super::frame::{Frame, FrameTarget, checked};
-#[cfg(not(any(loom, miri)))]
-use crate::memory::mapping::MapError;
 use crate::memory::mapping::ReadOnly;
+#[cfg(not(any(loom, miri)))]
+use crate::memory::mapping::{MapError, read_only};
 #[cfg(not(any(loom, miri)))]
 use crate::v4l2::Region;
 
@@ -305,15 +305,15 @@ impl ForeignPlace {
         self.memory.slot_bytes
     }
 
-    /// Describes the pool's memory for a third process. `Unsupported` for a device's memory, blank memory,
-    /// or a closed descriptor.
+    /// Describes the pool's memory for a third process, which can only read it. `Unsupported` for a device's
+    /// memory, blank memory, or a closed descriptor.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
         let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;
         let fd = match mapping {
             Mapped::Memfd(mapping) => mapping.read_only_fd()?,
-            // Each slot is a separate file, and not a memfd.
-            Mapped::Device(_) => return Err(std::io::ErrorKind::Unsupported.into()),
+            // Without a memfd, each slot is a separate file, or memory of this process.
+            Mapped::Device(region) => read_only(region.memfd().ok_or(std::io::ErrorKind::Unsupported)?)?,
         };
         Ok(PoolMemory { id, fd, slots, slot_bytes, first_slot })
     }

@@ -370,7 +370,7 @@ impl Frame {
     /// Describes the pool's memory for another process that reads the memory. If the pool is shared, that
     /// process can only read. If the pool is not shared, that process cannot map the descriptor for writing,
     /// but could open the memory again through the descriptor's path in /proc; a sandbox has to prevent this.
-    /// For a foreign frame, that process gets the same rights as this process has.
+    /// For a foreign frame, that process gets the same rights as this process has, or may only read.
     ///
     /// # Errors
     /// `Unsupported` if this process has no memfd of the memory: granted, anonymous or blank memory, buffers

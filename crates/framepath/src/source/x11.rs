@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `x11`: the screen or a window of an X server.
+
+#[cfg(feature = "x11")]
+mod area;
+#[cfg(feature = "x11")]
+mod capture;
+#[cfg(feature = "x11")]
+mod images;
+#[cfg(feature = "x11")]
+mod pointer;
+#[cfg(feature = "x11")]
+mod server;
+#[cfg(feature = "x11")]
+mod target;
+#[cfg(feature = "x11")]
+mod windows;
+
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
+
+use crate::element::{Element, HopPlace};
+use crate::error::StageError;
+use crate::source::{Source, frames};
+
+static DEFINITION: Definition =
+    Definition::source("x11", "frames of an X server's screen or window, one for each change").args(&[
+        Arg {
+            default: DefaultValue::Unset("the display in $DISPLAY"),
+            ..Arg::word("display", ValueKind::Text("the name of a display, such as `:0`"), "the X server")
+        },
+        RATE,
+        REGION,
+        Arg::option(
+            "window",
+            ValueKind::Text("a window's number, such as 0x2a00003, or a part of its name"),
+            DefaultValue::Unset("the whole screen"),
+            "window to capture, also where other windows cover it; when it is closed, the stream ends",
+        ),
+        CURSOR,
+        frames("0"),
+        POOL,
+    ]);
+
+/// The option `rate` of a source that captures a screen.
+pub(super) const RATE: Arg = Arg::option(
+    "rate",
+    ValueKind::Rate,
+    DefaultValue::Is("60"),
+    "maximum of frames per second; a screen that does not change has none; 0: a frame for each change",
+);
+/// The option `region` of a source that captures a screen.
+pub(super) const REGION: Arg = Arg::option(
+    "region",
+    ValueKind::Text("a rectangle in pixels, WIDTHxHEIGHT+X+Y, such as 640x480+0+0"),
+    DefaultValue::Unset("all"),
+    "part of the screen or window; only changes inside it have frames",
+);
+/// The option `cursor` of a source that captures a screen.
+pub(super) const CURSOR: Arg =
+    Arg::option("cursor", ValueKind::Flag, DefaultValue::Is("yes"), "draw the mouse pointer into the frames");
+/// The option `pool` of a source that captures a screen.
+pub(super) const POOL: Arg = Arg::option(
+    "pool",
+    ValueKind::count(1, 64),
+    DefaultValue::Is("8"),
+    "number of frames in the source's pool; while all are in use, the source waits, then captures the newest picture",
+);
+
+pub(crate) fn element() -> Element {
+    Element::boxed_source(&DEFINITION, |hop, place| {
+        let display = hop.is_set("display").then(|| hop.text("display").to_owned());
+        let window = hop.is_set("window").then(|| hop.text("window").to_owned());
+        open(X11Options { display, window, ..options_of(hop) }, place)
+    })
+}
+
+/// Options of the `x11` source.
+#[cfg_attr(not(feature = "x11"), allow(dead_code))]
+#[derive(Clone, Debug)]
+pub(super) struct X11Options {
+    /// Name of the X server; `None`: the one in `DISPLAY`.
+    pub(super) display: Option<String>,
+    /// Number or part of the name of the window to capture; `None` for the screen.
+    pub(super) window: Option<String>,
+    /// Text of the part to capture; `None` for all.
+    pub(super) region: Option<String>,
+    /// Maximum frame rate in Hz; 0: no limit.
+    pub(super) rate: f64,
+    /// True if frames show the pointer.
+    pub(super) cursor: bool,
+    /// Number of frames; 0: no limit.
+    pub(super) frames: u64,
+    /// Number of slots of the pool.
+    pub(super) pool: u32,
+}
+
+/// Returns the options that `x11` and `screen` have in common.
+pub(super) fn options_of(hop: &Hop) -> X11Options {
+    X11Options {
+        display: None,
+        window: None,
+        region: hop.is_set("region").then(|| hop.text("region").to_owned()),
+        rate: hop.rate("rate"),
+        cursor: hop.flag("cursor"),
+        frames: hop.count("frames"),
+        pool: hop.count("pool") as u32,
+    }
+}
+
+#[cfg(feature = "x11")]
+pub(super) fn open(options: X11Options, place: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
+    Ok(Box::new(capture::X11::open(&options, place.outcomes.notes.clone())?))
+}
+
+#[cfg(not(feature = "x11"))]
+pub(super) fn open(_: X11Options, _: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
+    Err(StageError::Option(
+        "this framepath was built without the feature `x11`: build it with default features, as `make build` does, or \
+         with `--features x11`"
+            .to_owned(),
+    ))
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rectangles of a screen.
+
+use std::str::FromStr;
+
+use x11rb::protocol::xproto::Rectangle;
+
+use crate::error::StageError;
+
+/// Rectangle in the pixels of a screen or window, not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ScreenArea {
+    pub(super) x: u32,
+    pub(super) y: u32,
+    pub(super) width: u32,
+    pub(super) height: u32,
+}
+
+impl ScreenArea {
+    /// Returns true if a screen or window of `size` pixels contains the rectangle.
+    pub(super) fn is_inside(&self, (width, height): (u32, u32)) -> bool {
+        let fits =
+            |from: u32, length: u32, whole: u32| from.checked_add(length).is_some_and(|end| end <= whole);
+        fits(self.x, self.width, width) && fits(self.y, self.height, height)
+    }
+
+    /// Returns true if the rectangles have pixels in common.
+    pub(super) fn touches(&self, other: &Rectangle) -> bool {
+        let meet = |from: u32, length: u32, other: i16, other_length: u16| {
+            let (from, other) = (i64::from(from), i64::from(other));
+            from < other + i64::from(other_length) && other < from + i64::from(length)
+        };
+        meet(self.x, self.width, other.x, other.width) && meet(self.y, self.height, other.y, other.height)
+    }
+}
+
+impl FromStr for ScreenArea {
+    type Err = StageError;
+
+    fn from_str(text: &str) -> Result<ScreenArea, StageError> {
+        let read = || {
+            let (size, place) = text.split_once('+')?;
+            let (width, height) = size.split_once('x')?;
+            let (x, y) = place.split_once('+')?;
+            let number = |text: &str| text.parse::<u32>().ok().filter(|_| !text.starts_with('+'));
+            let area =
+                ScreenArea { x: number(x)?, y: number(y)?, width: number(width)?, height: number(height)? };
+            (area.width > 0 && area.height > 0).then_some(area)
+        };
+        let wrong = || {
+            let advice = "expected WIDTHxHEIGHT+X+Y in pixels, such as 640x480+0+0";
+            StageError::Option(format!("region={text}: not a rectangle; {advice}"))
+        };
+        read().ok_or_else(wrong)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AREA: ScreenArea = ScreenArea { x: 10, y: 20, width: 30, height: 40 };
+
+    #[test]
+    fn rectangles_are_read() {
+        assert_eq!("30x40+10+20".parse::<ScreenArea>().unwrap(), AREA);
+        for text in ["", "30x40", "30x40+1", "0x4+0+0", "4x0+0+0", "4x4-1+0", "4x4++1+0", "4x4+0+9999999999"]
+        {
+            let error = text.parse::<ScreenArea>().unwrap_err().to_string();
+            assert!(error.contains("WIDTHxHEIGHT+X+Y"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_rectangle_outside_a_screen_is_found() {
+        assert!(AREA.is_inside((40, 60)) && !AREA.is_inside((39, 60)) && !AREA.is_inside((40, 59)));
+        assert!(!ScreenArea { x: u32::MAX, ..AREA }.is_inside((100, 100)));
+    }
+
+    #[test]
+    fn only_rectangles_with_common_pixels_touch() {
+        let touches = |x, y, width, height| AREA.touches(&Rectangle { x, y, width, height });
+        assert!(touches(39, 59, 1, 1) && touches(0, 0, 11, 21) && touches(-5, -5, 100, 100));
+        assert!(!touches(40, 30, 5, 5) && !touches(0, 0, 10, 100) && !touches(10, 60, 5, 5));
+        assert!(!touches(-20, 30, 30, 5));
+    }
+}

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames of a screen or window: waits for damage, keeps the rate, and captures.
+
+use framepath_model::format::Layout;
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::process::{signal, stop};
+use framepath_os::time::now_ns;
+use x11rb::NONE;
+use x11rb::protocol::damage::ConnectionExt as _;
+use x11rb::protocol::xfixes::{ConnectionExt as _, CursorNotifyMask};
+use x11rb::protocol::xinput::{self, ConnectionExt as _};
+use x11rb::protocol::xproto::ConnectionExt as _;
+use x11rb::protocol::{ErrorKind, Event};
+
+use super::X11Options;
+use super::images::{self, Images};
+use super::pointer::{PointerImage, PointerPlace};
+use super::server::{XFailure, XServer};
+use super::target::Target;
+use super::windows;
+use crate::device::SLICE;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::notes::Notes;
+use crate::out::{HopFailure, Out};
+use crate::source::test::rate_of;
+use crate::source::{PaceWait, Source};
+
+/// Seconds in a tick of the frames' times.
+const TIME_BASE: Rational = Rational::new(1, 1_000_000);
+
+/// XInput's number for the events of all pointers together.
+const ALL_MASTER_DEVICES: xinput::DeviceId = 1;
+
+/// The `x11` source. A frame's birth is the time when its capture starts, so its pixels are not older than that by
+/// more than the ledger shows. The changes that a frame shows happened before, up to one interval of the rate.
+pub(super) struct X11 {
+    server: XServer,
+    target: Target,
+    /// Description of the target for the user.
+    title: String,
+    images: Images,
+    layout: Layout,
+    /// Number of slots of a pool.
+    slots: u32,
+    /// True if the server maps the pools.
+    shares: bool,
+    shows_pointer: bool,
+    /// Place of the pointer in the last frame; `None` if it was outside, and before the first frame.
+    drawn: Option<PointerPlace>,
+    changes: Changes,
+    ticks: Ticks,
+    info: StreamInfo,
+    /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
+    left: u64,
+    next_seq: u64,
+    /// CLOCK_MONOTONIC time of the first frame, nanoseconds; `None` before.
+    first_ns: Option<u64>,
+    notes: Notes,
+}
+
+/// Changes that the server has reported since the last frame.
+struct Changes {
+    /// True if pixels have changed; [`Target::changed`] has those that count with a region.
+    pixels: bool,
+    /// True if all pixels count as changed: before the first frame, and after the target was measured.
+    whole: bool,
+    /// True if the pointer has moved or has another shape.
+    pointer: bool,
+    /// True if the size may be another, or a window was shown or hidden.
+    size: bool,
+    /// True if the window was closed.
+    closed: bool,
+}
+
+/// Earliest times of the frames at a rate.
+struct Ticks {
+    /// Time between two frames, nanoseconds; 0: no limit.
+    period_ns: u64,
+    /// Earliest time of the next frame, CLOCK_MONOTONIC nanoseconds.
+    due_ns: u64,
+}
+
+/// Reason why a capture has made no frame.
+enum NoImage {
+    /// The capture is to be repeated, or there is nothing new to show.
+    Nothing,
+    /// A signal or a stop request ends the run.
+    Ended,
+    /// A request waits for the thread.
+    Request,
+    /// The server has refused a request, maybe because the target has changed.
+    Refused(StageError),
+    Failed(StageError),
+}
+
+impl From<XFailure> for NoImage {
+    fn from(failure: XFailure) -> NoImage {
+        match failure {
+            XFailure::Interrupted => NoImage::Ended,
+            XFailure::Refused(_, error) => NoImage::Refused(error),
+            other => NoImage::Failed(other.into_error()),
+        }
+    }
+}
+
+impl From<StageError> for NoImage {
+    fn from(error: StageError) -> NoImage {
+        NoImage::Failed(error)
+    }
+}
+
+impl X11 {
+    /// Connects to the server and prepares the capture. `notes` receives the lines for the user.
+    pub(super) fn open(options: &X11Options, notes: Notes) -> Result<X11, StageError> {
+        let region = options.region.as_deref().map(str::parse).transpose()?;
+        let server = XServer::connect(options.display.as_deref())?;
+        server.must_have(&["DAMAGE", "XFIXES"])?;
+        let root = server.screen()?.root;
+        let window = options.window.as_deref().map(|text| windows::find(&server, root, text)).transpose()?;
+        let target = Target::open(&server, window.as_ref(), region)?;
+        if options.cursor {
+            watch_pointer(&server, root)?;
+        }
+        let layout = target.layout()?;
+        let shares = images::shares_memory(&server)?;
+        let images = Images::new(&server, &layout, options.pool, shares)?;
+        if !shares {
+            notes.add(
+                "x11: the X server does not share memory (MIT-SHM 1.2): each frame is copied".to_owned(),
+            );
+        }
+        let frame_rate = if options.rate > 0.0 { rate_of(options.rate) } else { Rational::new(0, 1) };
+        let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) };
+        Ok(X11 {
+            server,
+            target,
+            title: window.map_or("the screen".to_owned(), |window| format!("window {window}")),
+            images,
+            layout,
+            slots: options.pool,
+            shares,
+            shows_pointer: options.cursor,
+            drawn: None,
+            changes: Changes { pixels: false, whole: true, pointer: false, size: false, closed: false },
+            ticks: Ticks::new(options.rate),
+            info,
+            left: if options.frames == 0 { u64::MAX } else { options.frames },
+            next_seq: 0,
+            first_ns: None,
+            notes,
+        })
+    }
+
+    /// Waits until there is a change to show and the rate allows a frame, until the run or the stream ends, or until
+    /// a request arrives for the thread.
+    fn wait(&mut self, has_request: impl Fn() -> bool) -> Result<PaceWait, XFailure> {
+        loop {
+            if signal::interrupted() {
+                return Ok(PaceWait::Ended);
+            }
+            if has_request() {
+                return Ok(PaceWait::Request);
+            }
+            self.handle_events()?;
+            if self.changes.closed {
+                self.notes.add(format!("x11: {} was closed, so the stream has ended", self.title));
+                return Ok(PaceWait::Ended);
+            }
+            if self.changes.size {
+                self.measure()?;
+            }
+            let Changes { pixels, whole, pointer, .. } = self.changes;
+            let is_new = pixels || whole || pointer && self.shows_pointer;
+            if !is_new || self.target.drawable.is_none() {
+                // Programs can move the pointer without an event, so an idle source looks for it.
+                self.changes.pointer |= !self.server.wait(SLICE, &has_request)?;
+            } else if now_ns() >= self.ticks.due_ns {
+                return Ok(PaceWait::Now);
+            } else {
+                stop::sleep_unless(self.ticks.due_ns, &has_request);
+            }
+        }
+    }
+
+    fn handle_events(&mut self) -> Result<(), XFailure> {
+        let (changes, target) = (&mut self.changes, &self.target);
+        let window = target.window;
+        let mut failure = None;
+        self.server.events(|event| match event {
+            Event::DamageNotify(_) => changes.pixels = true,
+            Event::XinputRawMotion(_) | Event::XfixesCursorNotify(_) => changes.pointer = true,
+            Event::ConfigureNotify(event) if event.window == window => {
+                changes.size |= !target.has_size(&event);
+                // A window that moves under the pointer.
+                changes.pointer = true;
+            }
+            Event::MapNotify(event) if event.window == window => changes.size = true,
+            // A window whose parent was hidden and is shown again has another pixmap.
+            Event::VisibilityNotify(event) if event.window == window => changes.size |= !target.is_screen(),
+            Event::UnmapNotify(event) if event.window == window => changes.size = true,
+            Event::DestroyNotify(event) if event.window == window => changes.closed = true,
+            // A request that was sent while the window ended.
+            Event::Error(error)
+                if matches!(error.error_kind, ErrorKind::DamageBadDamage | ErrorKind::Window) => {}
+            Event::Error(error) => failure = Some(format!("it refuses a request: {:?}", error.error_kind)),
+            _ => {}
+        })?;
+        match failure {
+            Some(what) => Err(XFailure::Lost(self.server.error(what))),
+            None => Ok(()),
+        }
+    }
+
+    /// Measures the target again after a change of its size, and makes a new pool if a slot is too small.
+    fn measure(&mut self) -> Result<(), XFailure> {
+        self.changes.size = false;
+        match self.target.measure(&self.server) {
+            Err(XFailure::Refused(..)) if self.has_closed()? => return Ok(()),
+            measured => measured?,
+        }
+        self.changes.whole = true;
+        self.layout = self.target.layout().map_err(XFailure::Lost)?;
+        if self.layout.size > self.images.pool.slot_bytes() {
+            let images = Images::new(&self.server, &self.layout, self.slots, self.shares);
+            let old = std::mem::replace(&mut self.images, images.map_err(XFailure::Lost)?);
+            old.detach(&self.server)?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if the window was closed.
+    fn has_closed(&mut self) -> Result<bool, XFailure> {
+        self.handle_events()?;
+        Ok(self.changes.closed)
+    }
+
+    /// Returns true if the target was closed, hidden or resized after it was last measured, so that a refused
+    /// request is to be repeated or forgotten.
+    fn was_outdated(&mut self) -> Result<bool, XFailure> {
+        let before = (self.target.drawable.is_some(), self.target.area());
+        if !self.has_closed()? {
+            self.measure()?;
+        }
+        Ok(self.changes.closed || before != (self.target.drawable.is_some(), self.target.area()))
+    }
+
+    /// Captures a frame if there is something new inside the captured part.
+    fn capture(&mut self, out: &mut Out<'_>) -> Result<Item, NoImage> {
+        // Before the capture, so that a frame which has waited for a slot shows the newest pixels.
+        let mut slot = loop {
+            if signal::interrupted() {
+                return Err(NoImage::Ended);
+            }
+            if out.has_request() {
+                return Err(NoImage::Request);
+            }
+            if let Some(slot) = self.images.pool.acquire(SLICE) {
+                break slot;
+            }
+        };
+        self.ticks.take(now_ns());
+        let pixels = std::mem::take(&mut self.changes.pixels);
+        let whole = std::mem::take(&mut self.changes.whole);
+        self.changes.pointer = false;
+        let (target, wants_pointer) = (&self.target, self.shows_pointer);
+        let (rectangles, pointer, origin) = self.server.ask(|connection| {
+            // First, so that a later change is reported again.
+            connection.damage_subtract(target.damage, NONE, target.changed)?;
+            let rectangles = match target.region {
+                Some(_) => Some(connection.xfixes_fetch_region(target.changed)?),
+                None => None,
+            };
+            let pointer = if wants_pointer { Some(connection.xfixes_get_cursor_image()?) } else { None };
+            let origin = match wants_pointer && !target.is_screen() {
+                true => Some(connection.translate_coordinates(target.window, target.root, 0, 0)?),
+                false => None,
+            };
+            Ok((
+                rectangles.map(|cookie| cookie.reply()).transpose()?.map(|region| region.rectangles),
+                pointer.map(|cookie| cookie.reply()).transpose()?,
+                origin.map(|cookie| cookie.reply()).transpose()?,
+            ))
+        })?;
+        let area = target.area();
+        let size = (area.width, area.height);
+        let (x, y) = origin.map_or((0, 0), |origin| (i32::from(origin.dst_x), i32::from(origin.dst_y)));
+        let origin = (x + area.x as i32, y + area.y as i32);
+        let pointer = pointer.and_then(|reply| PointerImage::of(reply, origin));
+        let place = pointer.as_ref().and_then(|pointer| pointer.place(size));
+        let is_new = whole
+            || place != self.drawn
+            || pixels && rectangles.is_none_or(|changed| changed.iter().any(|one| area.touches(one)));
+        if !is_new {
+            return Err(NoImage::Nothing);
+        }
+        let now = now_ns();
+        let birth_ns = out.birth();
+        let segment = self.images.segment();
+        Images::capture(segment, &mut slot, &self.server, target, &self.layout)?;
+        if let Some(pointer) = pointer.filter(|_| place.is_some()) {
+            pointer.draw(&mut slot, size);
+        }
+        self.drawn = place;
+        let time_us = (now - *self.first_ns.get_or_insert(now)) / 1000;
+        let meta = FrameMeta {
+            seq: self.next_seq,
+            birth_ns,
+            pts: i64::try_from(time_us).ok(),
+            duration: 0,
+            ..FrameMeta::default()
+        };
+        self.next_seq += 1;
+        let frame = slot.freeze(&self.layout, meta).map_err(StageError::from)?;
+        Ok(Item::Frame(frame))
+    }
+}
+
+impl Source for X11 {
+    fn info(&self) -> StreamInfo {
+        self.info
+    }
+
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        out.mark();
+        loop {
+            let waited = self.wait(|| out.has_request()).map_err(NoImage::from);
+            let captured = match waited {
+                Ok(PaceWait::Now) => self.capture(out),
+                Ok(PaceWait::Ended) => Err(NoImage::Ended),
+                Ok(PaceWait::Request) => Err(NoImage::Request),
+                Err(none) => Err(none),
+            };
+            match captured {
+                Ok(item) => {
+                    self.left -= 1;
+                    out.push(item)?;
+                    return Ok(true);
+                }
+                Err(NoImage::Nothing) => {}
+                Err(NoImage::Refused(error)) => match self.was_outdated().map_err(NoImage::from) {
+                    Ok(true) => {}
+                    Err(NoImage::Ended) => return Ok(false),
+                    Ok(false) | Err(_) => return Err(out.fail(error)),
+                },
+                Err(NoImage::Ended) => return Ok(false),
+                Err(NoImage::Request) => return Ok(true),
+                Err(NoImage::Failed(error)) => return Err(out.fail(error)),
+            }
+        }
+    }
+}
+
+impl Ticks {
+    fn new(hz: f64) -> Ticks {
+        Ticks { period_ns: if hz > 0.0 { (1e9 / hz) as u64 } else { 0 }, due_ns: 0 }
+    }
+
+    /// Sets the earliest time of the frame behind the frame that is captured at `now_ns`. The ticks are equally
+    /// spaced while frames follow each other, and begin anew after a pause.
+    fn take(&mut self, now_ns: u64) {
+        let is_late = now_ns > self.due_ns.saturating_add(self.period_ns);
+        self.due_ns = if is_late { now_ns } else { self.due_ns }.saturating_add(self.period_ns);
+    }
+}
+
+/// Makes the server report when the pointer moves or changes its shape.
+fn watch_pointer(server: &XServer, root: u32) -> Result<(), StageError> {
+    server.must_have(&["XInputExtension"])?;
+    let watched = server.ask(|connection| {
+        connection.xinput_xi_query_version(2, 2)?.reply()?;
+        let mask = vec![xinput::XIEventMask::RAW_MOTION];
+        let masks = [xinput::EventMask { deviceid: ALL_MASTER_DEVICES, mask }];
+        connection.xinput_xi_select_events(root, &masks)?.check()?;
+        connection.xfixes_query_version(5, 0)?.reply()?;
+        connection.xfixes_select_cursor_input(root, CursorNotifyMask::DISPLAY_CURSOR)?.check()?;
+        Ok(())
+    });
+    watched.map_err(XFailure::into_error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_equally_spaced_and_begin_anew_after_a_pause() {
+        let mut ticks = Ticks::new(100.0);
+        let due = |ticks: &mut Ticks, now| {
+            ticks.take(now);
+            ticks.due_ns
+        };
+        let ms = |count: u64| count * 1_000_000;
+        assert_eq!(due(&mut ticks, ms(1000)), ms(1010), "the first frame is due at once");
+        assert_eq!(due(&mut ticks, ms(1013)), ms(1020), "a late frame does not delay those behind it");
+        assert_eq!(due(&mut ticks, ms(1020)), ms(1030));
+        assert_eq!(due(&mut ticks, ms(5000)), ms(5010));
+        let mut unlimited = Ticks::new(0.0);
+        assert_eq!(due(&mut unlimited, ms(7)), ms(7));
+        let mut rare = Ticks::new(1e-30);
+        assert_eq!(due(&mut rare, ms(7)), u64::MAX);
+    }
+}
