@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random identifiers that nobody can guess.
+
+use std::fs::File;
+use std::io::Read;
+
+use crate::error::WebrtcError;
+
+/// Returns 128 random bits of the kernel as 32 hexadecimal digits.
+///
+/// # Errors
+/// /dev/urandom cannot be read.
+pub(crate) fn random_id() -> Result<String, WebrtcError> {
+    let path = "/dev/urandom";
+    let mut bytes = [0; 16];
+    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(WebrtcError::io(path))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reassembly: RTP packets into frames, in order, without damage.
+//!
+//! A packet that is missing is awaited for the latency, because the network may have reordered it and the sender may
+//! send it again. Afterwards it counts as lost. A frame with a lost packet is not handed on, and neither is any frame
+//! behind it up to the next random access point, because decoders would show damaged pictures without an error.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use framepath_model::access_point::{AccessPoints, RandomAccess};
+use framepath_model::access_unit::Coding;
+use framepath_os::measure::meter;
+use str0m::format::CodecExtra;
+use str0m::unversioned::{Depacketizer, H264Depacketizer, Vp8Depacketizer};
+
+use crate::error::WebrtcError;
+
+/// Largest frame, bytes. A larger one is dropped, so that no sender can fill the memory.
+const LARGEST_FRAME: usize = 64 << 20;
+/// Maximum number of packets that wait behind a missing one. With more, the missing one counts as lost.
+const MOST_WAITING: usize = 8192;
+
+/// RTP packet that has arrived.
+#[derive(Clone, Debug)]
+pub struct RtpArrival {
+    /// Sequence number, extended so that it never wraps.
+    pub seq: u64,
+    /// RTP timestamp, 90 kHz, extended so that it never wraps.
+    pub time: u64,
+    /// Marker bit: true for the last packet of a frame.
+    pub marker: bool,
+    /// Payload.
+    pub payload: Arc<[u8]>,
+    /// CLOCK_MONOTONIC time of the arrival, nanoseconds.
+    pub arrived_ns: u64,
+}
+
+/// Whole frame.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ReassembledFrame {
+    /// Bytes for a decoder: H.264 with start codes, or a VP8 frame.
+    pub bytes: Vec<u8>,
+    /// RTP timestamp, 90 kHz, extended so that it never wraps.
+    pub time: u64,
+    /// True if decoding can start here.
+    pub key: bool,
+    /// CLOCK_MONOTONIC time of the arrival of the frame's first packet, nanoseconds.
+    pub arrived_ns: u64,
+}
+
+/// Losses of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReassemblyCounts {
+    /// Number of packets that did not arrive in time.
+    pub lost_packets: u64,
+    /// Number of frames that were not handed on, because a packet of them was lost or a frame that they depend on.
+    /// Several frames in a row that lost all their packets count as one.
+    pub lost_frames: u64,
+}
+
+/// Frame of which the last packet has not arrived.
+struct PartialFrame {
+    time: u64,
+    bytes: Vec<u8>,
+    arrived_ns: u64,
+    depacketizer: Box<dyn Depacketizer + Send>,
+    /// True if a packet is missing, or the payloads are not valid.
+    broken: bool,
+}
+
+/// Reassembly of the frames of one stream.
+pub struct Reassembly {
+    coding: Coding,
+    points: AccessPoints,
+    latency_ns: u64,
+    /// Packets that have arrived and wait for an earlier one.
+    waiting: BTreeMap<u64, RtpArrival>,
+    /// Sequence number of the next packet; `None` before the first.
+    next: Option<u64>,
+    /// CLOCK_MONOTONIC time at which packet `next` was found missing, nanoseconds.
+    missing_since_ns: Option<u64>,
+    partial: Option<PartialFrame>,
+    /// Whole frames that were not returned yet: at most two.
+    ready: VecDeque<ReassembledFrame>,
+    /// True if the last packet ended a frame, so that the next one begins a frame.
+    at_boundary: bool,
+    /// True until the next random access point: the frames before it cannot be decoded.
+    needs_key: bool,
+    /// True after the first frame, and after the first loss.
+    has_begun: bool,
+    counts: ReassemblyCounts,
+}
+
+impl Reassembly {
+    /// Starts the reassembly of a stream. A missing packet is awaited for `latency_ns` nanoseconds.
+    ///
+    /// # Errors
+    /// WebRTC cannot carry the codec.
+    pub fn new(coding: Coding, latency_ns: u64) -> Result<Reassembly, WebrtcError> {
+        if !matches!(coding, Coding::H264 | Coding::Vp8) {
+            return Err(WebrtcError::Codec(format!("{coding:?}").to_lowercase()));
+        }
+        Ok(Reassembly {
+            coding,
+            points: AccessPoints::new(coding, &[]),
+            latency_ns,
+            waiting: BTreeMap::new(),
+            next: None,
+            missing_since_ns: None,
+            partial: None,
+            ready: VecDeque::new(),
+            at_boundary: false,
+            needs_key: true,
+            has_begun: false,
+            counts: ReassemblyCounts::default(),
+        })
+    }
+
+    /// Takes a packet. Ignores a duplicate, and a packet that already counts as lost.
+    pub fn push(&mut self, packet: RtpArrival) {
+        let next = *self.next.get_or_insert(packet.seq);
+        if packet.seq >= next {
+            self.waiting.entry(packet.seq).or_insert(packet);
+        }
+    }
+
+    /// Returns the next whole frame; `None` if more packets are needed. Call it again until it returns `None`.
+    pub fn poll(&mut self, now_ns: u64) -> Option<ReassembledFrame> {
+        while self.ready.is_empty() {
+            let (&seq, _) = self.waiting.first_key_value()?;
+            let next = self.next.unwrap_or(seq);
+            if seq > next {
+                let since_ns = *self.missing_since_ns.get_or_insert(now_ns);
+                let is_awaited = now_ns < since_ns.saturating_add(self.latency_ns);
+                if is_awaited && self.waiting.len() <= MOST_WAITING {
+                    return None;
+                }
+                self.counts.lost_packets += seq - next;
+                self.skip_to(seq);
+            }
+            self.missing_since_ns = None;
+            let (seq, packet) = self.waiting.pop_first()?;
+            self.next = Some(seq + 1);
+            self.take(packet);
+        }
+        self.ready.pop_front()
+    }
+
+    /// Ends the stream: packets that are still missing count as lost, and so does a frame without an end. Returns the
+    /// next whole frame; call it again until it returns `None`.
+    pub fn finish(&mut self) -> Option<ReassembledFrame> {
+        self.latency_ns = 0;
+        let frame = self.poll(u64::MAX);
+        if frame.is_none() && self.partial.take().is_some() {
+            self.lose_frame();
+        }
+        frame
+    }
+
+    /// Returns the CLOCK_MONOTONIC time, nanoseconds, at which [`poll`](Reassembly::poll) has to be called if no
+    /// packet arrives; `None` if no packet is missing.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.missing_since_ns.map(|since_ns| since_ns.saturating_add(self.latency_ns))
+    }
+
+    /// Returns true if the sender has to be asked for a keyframe.
+    pub fn needs_key(&self) -> bool {
+        self.needs_key
+    }
+
+    /// Returns the losses so far.
+    pub fn counts(&self) -> ReassemblyCounts {
+        self.counts
+    }
+
+    /// Continues at packet `seq` behind lost ones.
+    fn skip_to(&mut self, seq: u64) {
+        let following = self.waiting.get(&seq);
+        let begins = following.is_some_and(|packet| begins_frame(self.coding, &packet.payload));
+        match &mut self.partial {
+            Some(partial) => partial.broken = true,
+            // The lost packets are whole frames. Otherwise the frame of the following packet lacks its start.
+            None if begins => self.lose_frame(),
+            None => self.needs_key = true,
+        }
+        self.at_boundary = false;
+    }
+
+    /// Adds the next packet in order to its frame, which is ready if the packet is its last.
+    fn take(&mut self, packet: RtpArrival) {
+        let RtpArrival { time, marker, payload, arrived_ns, .. } = packet;
+        if self.partial.as_ref().is_some_and(|partial| partial.time != time) {
+            // A sender may leave out the marker.
+            self.at_boundary = self.partial.as_ref().is_some_and(|partial| !partial.broken);
+            self.finish_frame();
+        }
+        let (coding, at_boundary) = (self.coding, self.at_boundary);
+        let partial = self.partial.get_or_insert_with(|| PartialFrame {
+            time,
+            bytes: Vec::new(),
+            arrived_ns,
+            depacketizer: match coding {
+                Coding::H264 => Box::<H264Depacketizer>::default(),
+                _ => Box::<Vp8Depacketizer>::default(),
+            },
+            broken: !at_boundary && !begins_frame(coding, &payload),
+        });
+        if !partial.broken {
+            let PartialFrame { bytes, depacketizer, .. } = partial;
+            let is_valid = meter::copy(payload.len(), || {
+                depacketizer.depacketize(&payload, bytes, &mut CodecExtra::None).is_ok()
+            });
+            partial.broken = !is_valid || partial.bytes.len() > LARGEST_FRAME;
+        }
+        self.at_boundary = marker;
+        if marker {
+            self.finish_frame();
+        }
+    }
+
+    /// Ends the partial frame, which is ready if it is whole and can be decoded.
+    fn finish_frame(&mut self) {
+        let Some(PartialFrame { time, bytes, arrived_ns, broken, .. }) = self.partial.take() else { return };
+        if broken || bytes.is_empty() {
+            self.lose_frame();
+            return;
+        }
+        let key = self.points.inspect(&bytes, true, true) == Some(RandomAccess::Point);
+        if self.needs_key && !key {
+            // A viewer that joins between two keyframes has lost nothing.
+            self.counts.lost_frames += u64::from(self.has_begun);
+            return;
+        }
+        (self.needs_key, self.has_begun) = (false, true);
+        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns });
+    }
+
+    fn lose_frame(&mut self) {
+        self.counts.lost_frames += 1;
+        (self.needs_key, self.has_begun) = (true, true);
+    }
+}
+
+/// Returns true if a payload begins a frame, by the payload alone.
+fn begins_frame(coding: Coding, payload: &[u8]) -> bool {
+    match coding {
+        Coding::H264 => {
+            let Some((first, rest)) = payload.split_first() else { return false };
+            // The first bit behind the header of a slice is 1 for the first slice of a picture
+            // (`first_mb_in_slice` is 0).
+            let is_first_slice = |bytes: &[u8]| bytes.first().is_some_and(|byte| byte & 0x80 != 0);
+            match first & 0x1f {
+                1 | 5 => is_first_slice(rest),
+                6..=9 => true,
+                // Aggregated units: the first one decides.
+                24 => rest.get(2).is_some_and(|_| begins_frame(coding, &rest[2..])),
+                // Fragment of a unit: the bit S, and the unit's type.
+                28 => rest.first().is_some_and(|header| {
+                    header & 0x80 != 0 && (!matches!(header & 0x1f, 1 | 5) || is_first_slice(&rest[1..]))
+                }),
+                _ => false,
+            }
+        }
+        // The bit S with partition 0.
+        _ => payload.first().is_some_and(|first| first & 0x17 == 0x10),
+    }
+}
