@@ -11,7 +11,7 @@ use str0m::crypto::from_feature_flags;
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::{RtpPacket, RtpWrite};
+use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use crate::error::WebrtcError;
@@ -28,8 +28,15 @@ pub(crate) enum PeerEvent {
     Closed,
     /// The viewer asks for a keyframe.
     KeyframeRequest,
-    /// An RTP packet arrived.
-    Packet(RtpPacket),
+    /// An RTP packet of the video arrived.
+    Packet {
+        /// Sequence number, extended so that it never wraps.
+        seq: u64,
+        /// RTP timestamp, 90 kHz, extended so that it never wraps.
+        time: u64,
+        marker: bool,
+        payload: Arc<[u8]>,
+    },
 }
 
 /// One end of a session with a single video.
@@ -131,11 +138,6 @@ impl Peer {
         self.coding
     }
 
-    /// Returns the payload type of the video.
-    pub(crate) fn payload_type(&self) -> Pt {
-        self.pt
-    }
-
     /// Returns the time at which [`drive`](Peer::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
@@ -205,7 +207,14 @@ impl Peer {
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
                 Output::Event(Event::Closed) => take(PeerEvent::Closed),
                 Output::Event(Event::KeyframeRequest(_)) => take(PeerEvent::KeyframeRequest),
-                Output::Event(Event::RtpPacket(packet)) => take(PeerEvent::Packet(packet)),
+                Output::Event(Event::RtpPacket(packet)) => {
+                    // Empty packets are padding.
+                    if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
+                        let (seq, time) = (*packet.seq_no, packet.time.numer());
+                        let (marker, payload) = (packet.header.marker, packet.payload);
+                        take(PeerEvent::Packet { seq, time, marker, payload });
+                    }
+                }
                 Output::Event(_) => {}
             }
         }

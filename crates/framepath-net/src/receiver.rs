@@ -209,10 +209,10 @@ impl ReceiverSession {
             self.deliver(frame);
         }
         self.count();
-        let has_left = matches!(received, Ok(true));
+        let sender_ended = matches!(received, Ok(true));
         self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(received.map(|_| ()));
         (self.notify)();
-        if !has_left {
+        if !sender_ended {
             self.leave();
         }
     }
@@ -265,20 +265,14 @@ impl ReceiverSession {
 
     /// Lets the session work. Returns true if the sender has ended it.
     fn drive(&mut self, now: Instant, arrived_ns: u64) -> Result<bool, WebrtcError> {
-        let (mut closed, pt) = (false, self.peer.payload_type());
+        let mut closed = false;
         let reassembly = &mut self.reassembly;
         self.peer.drive(now, &self.socket, |event| match event {
             PeerEvent::Closed => closed = true,
-            PeerEvent::Packet(packet) if packet.header.payload_type == pt && !packet.payload.is_empty() => {
-                reassembly.push(RtpArrival {
-                    seq: *packet.seq_no,
-                    time: packet.time.numer(),
-                    marker: packet.header.marker,
-                    payload: packet.payload,
-                    arrived_ns,
-                });
+            PeerEvent::Packet { seq, time, marker, payload } => {
+                reassembly.push(RtpArrival { seq, time, marker, payload, arrived_ns });
             }
-            _ => {}
+            PeerEvent::Connected | PeerEvent::KeyframeRequest => {}
         })?;
         Ok(closed)
     }

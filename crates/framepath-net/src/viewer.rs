@@ -168,7 +168,7 @@ impl Viewer {
             PeerEvent::Connected => events.0 = true,
             PeerEvent::Closed => events.1 = true,
             PeerEvent::KeyframeRequest => events.2 = true,
-            PeerEvent::Packet(_) => {}
+            PeerEvent::Packet { .. } => {}
         });
         if let Err(error) = driven {
             self.fail(&error);

@@ -10,10 +10,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper::{HeaderMap, Request, Response, StatusCode};
 use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
@@ -89,9 +89,8 @@ fn serve(stream: TcpStream, commands: &Commands) {
     let Ok(local) = stream.local_addr() else { return };
     let Ok((stream, http)) = split(stream) else { return };
     let service = service_fn(|request| async move {
-        Ok::<_, Infallible>(match answer(request, local.ip(), commands).await {
-            Ok(response) | Err(response) => response,
-        })
+        let answered = answer(request, local.ip(), commands).await;
+        Ok::<_, Infallible>(answered.unwrap_or_else(RequestRefused::into_response))
     });
     let connection = http1::Builder::new().keep_alive(false).serve_connection(stream, service);
     let stopped = || commands.shared.stopped.load(Ordering::Acquire);
@@ -104,29 +103,54 @@ fn serve(stream: TcpStream, commands: &Commands) {
     }
 }
 
-fn response(status: StatusCode, text: &str) -> Response<String> {
+/// Answer to a request that is refused.
+struct RequestRefused {
+    status: StatusCode,
+    text: String,
+    /// Header that explains the status.
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl RequestRefused {
+    fn new(status: StatusCode, text: impl Into<String>) -> RequestRefused {
+        RequestRefused { status, text: text.into(), header: None }
+    }
+
+    fn unavailable() -> RequestRefused {
+        RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the stream has ended")
+    }
+
+    fn into_response(self) -> Response<String> {
+        let mut response = text_response(self.status, &self.text);
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+fn text_response(status: StatusCode, text: &str) -> Response<String> {
     let mut response = Response::new(format!("{text}\n"));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
     response
 }
 
-/// Answers a request to this computer's address `local`. An error is an answer, too.
+/// Answers a request to this computer's address `local`.
 async fn answer(
     request: Request<Incoming>,
     local: IpAddr,
     commands: &Commands,
-) -> Result<Response<String>, Response<String>> {
+) -> Result<Response<String>, RequestRefused> {
     let path = request.uri().path();
     let resource = path.strip_prefix(ENDPOINT).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
     if path != ENDPOINT && resource.is_none() {
-        return Err(response(StatusCode::NOT_FOUND, "not found; the endpoint is /whep"));
+        return Err(RequestRefused::new(StatusCode::NOT_FOUND, "not found; the endpoint is /whep"));
     }
-    let allowed = if resource.is_some() { Method::DELETE } else { Method::POST };
-    if *request.method() != allowed {
-        let mut refused = response(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
-        refused.headers_mut().insert(ALLOW, HeaderValue::from_static(if resource.is_some() { "DELETE" } else { "POST" }));
-        return Err(refused);
+    let allowed = if resource.is_some() { "DELETE" } else { "POST" };
+    if request.method().as_str() != allowed {
+        let refused = RequestRefused::new(StatusCode::METHOD_NOT_ALLOWED, format!("allowed: {allowed}"));
+        return Err(RequestRefused { header: Some((ALLOW, allowed)), ..refused });
     }
     authorize(request.headers(), &commands.shared.token)?;
     match resource {
@@ -136,20 +160,15 @@ async fn answer(
 }
 
 /// Checks the token of a request.
-fn authorize(headers: &HeaderMap, token: &str) -> Result<(), Response<String>> {
+fn authorize(headers: &HeaderMap, token: &str) -> Result<(), RequestRefused> {
     let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
     let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
     // In constant time, so that the time tells nothing about the token.
     if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
         return Ok(());
     }
-    let mut refused = response(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
-    refused.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-    Err(refused)
-}
-
-fn unavailable() -> Response<String> {
-    response(StatusCode::SERVICE_UNAVAILABLE, "the stream has ended")
+    let refused = RequestRefused::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+    Err(RequestRefused { header: Some((WWW_AUTHENTICATE, "Bearer")), ..refused })
 }
 
 /// Opens the session of a viewer.
@@ -157,23 +176,24 @@ async fn open(
     request: Request<Incoming>,
     local: IpAddr,
     commands: &Commands,
-) -> Result<Response<String>, Response<String>> {
+) -> Result<Response<String>, RequestRefused> {
+    let refuse = |status, text: &str| RequestRefused::new(status, text);
     let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(SDP)) {
-        return Err(response(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
     }
     let offer = text_of(request.into_body(), MOST_SDP).await;
-    let offer = offer.map_err(|error| response(StatusCode::BAD_REQUEST, &error.to_string()))?;
-    let offer = offer.ok_or_else(|| response(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
+    let offer = offer.map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let offer = offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
     let (reply, replies) = sync_channel(1);
     if !commands.send(SenderCommand::Offer { offer, local, reply }) {
-        return Err(unavailable());
+        return Err(RequestRefused::unavailable());
     }
-    let accepted = replies.recv_timeout(REPLY).map_err(|_| unavailable())?;
+    let accepted = replies.recv_timeout(REPLY).map_err(|_| RequestRefused::unavailable())?;
     let accepted = accepted.map_err(|refused| match refused {
-        OfferRefused::Full => response(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
-        OfferRefused::Unavailable => unavailable(),
-        OfferRefused::Invalid(text) => response(StatusCode::BAD_REQUEST, &text),
+        OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
+        OfferRefused::Unavailable => RequestRefused::unavailable(),
+        OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
     })?;
     let mut created = Response::new(accepted.answer);
     *created.status_mut() = StatusCode::CREATED;
@@ -185,14 +205,14 @@ async fn open(
 }
 
 /// Ends the session of a viewer.
-fn delete(id: String, commands: &Commands) -> Result<Response<String>, Response<String>> {
+fn delete(id: String, commands: &Commands) -> Result<Response<String>, RequestRefused> {
     let (reply, replies) = sync_channel(1);
     if !commands.send(SenderCommand::Delete { id, reply }) {
-        return Err(unavailable());
+        return Err(RequestRefused::unavailable());
     }
     match replies.recv_timeout(REPLY) {
-        Ok(true) => Ok(response(StatusCode::OK, "ended")),
-        Ok(false) => Err(response(StatusCode::NOT_FOUND, "no such session")),
-        Err(_) => Err(unavailable()),
+        Ok(true) => Ok(text_response(StatusCode::OK, "ended")),
+        Ok(false) => Err(RequestRefused::new(StatusCode::NOT_FOUND, "no such session")),
+        Err(_) => Err(RequestRefused::unavailable()),
     }
 }

@@ -57,6 +57,11 @@ pub enum LossReason {
     Device,
     /// Packets of the network (RTP) did not arrive.
     Network,
+    /// Frames were not handed on, because packets of them, or of frames that they depend on, did not arrive.
+    NetworkFrames {
+        /// Number of packets that did not arrive in time; 0 if only the path was too slow.
+        packets: u64,
+    },
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
     Disconnected {
@@ -74,7 +79,9 @@ impl fmt::Display for Loss {
             LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } | LossReason::TooLate => {
                 ("skipped", "packet")
             }
-            LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
+            LossReason::WorkerDied { .. } | LossReason::Device | LossReason::NetworkFrames { .. } => {
+                ("lost", "frame")
+            }
             LossReason::StateLost { .. } => ("lost", "worker state"),
             LossReason::Network => ("lost", "RTP packet"),
             LossReason::Disconnected { .. } => ("lost", "connection"),
@@ -109,6 +116,14 @@ impl fmt::Display for Loss {
             ),
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
+            ),
+            LossReason::NetworkFrames { packets: 0 } => f.write_str(
+                ": the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
+            ),
+            LossReason::NetworkFrames { packets } => write!(
+                f,
+                ": {packets} RTP packets did not arrive in time, and the frames up to the next keyframe depend on \
+                 them; raise latency=, or lower the stream's bit rate"
             ),
             LossReason::Disconnected { gap_ns } => write!(
                 f,

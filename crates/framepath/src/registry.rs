@@ -13,11 +13,12 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements. Help lists them by heading, under each heading in this order.
-fn built_in() -> [Element; 30] {
+fn built_in() -> [Element; 32] {
     [
         source::file::element(),
         source::url::element(),
         source::url::rtp::element(),
+        source::recv::element(),
         source::raw::element(),
         source::test::element(),
         source::v4l2::element(),
@@ -43,6 +44,7 @@ fn built_in() -> [Element; 30] {
         sink::png::element(),
         sink::pgm::element(),
         sink::play::element(),
+        sink::send::element(),
         queue::element(),
         tee::element(),
     ]
