@@ -228,7 +228,10 @@ fn the_number_of_dependencies_is_bounded() {
     let packages = packages(&[]);
     let own = packages.iter().filter(|package| package.starts_with("framepath")).count();
     let expected = MAY_KNOW.len() - [TESTKIT, OPTIONAL].len();
-    assert_eq!(own, expected, "the command is built of all of our crates but {TESTKIT} and {OPTIONAL}: {packages:?}");
+    assert_eq!(
+        own, expected,
+        "the command is built of all of our crates but {TESTKIT} and {OPTIONAL}: {packages:?}"
+    );
     let outside = packages.len() - own;
     assert!(
         outside <= MOST_DEPENDENCIES,

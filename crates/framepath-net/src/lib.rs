@@ -4,8 +4,8 @@
 //! This crate touches sockets: TCP for HTTP, UDP for the video. It starts threads, and reads random bytes from the
 //! kernel.
 //!
-//! A [`Sender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
-//! an answer. A [`Receiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
+//! A [`WhepSender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
+//! an answer. A [`WhepReceiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
 //! sockets and clocks; `hyper` implements HTTP. This crate packetises frames, paces the packets, and reassembles
 //! frames. A frame with a lost packet is never handed on, and neither are the frames that depend on it.
 //!
@@ -29,5 +29,5 @@ mod whep_server;
 pub use error::WebrtcError;
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
-pub use receiver::{Received, Receiver, ReceiverOptions};
-pub use sender::{Sender, SenderCounts, SenderOptions};
+pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
+pub use sender::{SenderCounts, SenderOptions, WhepSender};

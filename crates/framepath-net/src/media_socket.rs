@@ -16,8 +16,8 @@ const RECEIVE_BUFFER: i32 = 4 << 20;
 /// Largest datagram that is received whole, bytes. WebRTC sends at most about 1,500.
 pub(crate) const LARGEST: usize = 2048;
 
-/// Received datagram.
-pub(crate) struct Arrival<'a> {
+/// ReceivedItem datagram.
+pub(crate) struct Datagram<'a> {
     pub(crate) source: SocketAddr,
     pub(crate) bytes: &'a [u8],
     /// CLOCK_MONOTONIC time of the arrival in this process, nanoseconds.
@@ -42,6 +42,8 @@ impl MediaSocket {
         bound.map(MediaSocket).map_err(WebrtcError::io(format!("bind UDP {address}")))
     }
 
+    /// Returns the address that the socket is bound to.
+    ///
     /// # Errors
     /// From getsockname(2).
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, WebrtcError> {
@@ -60,11 +62,14 @@ impl MediaSocket {
     ///
     /// # Errors
     /// From recvfrom(2).
-    pub(crate) fn recv<'a>(&self, buffer: &'a mut [u8; LARGEST]) -> Result<Option<Arrival<'a>>, WebrtcError> {
+    pub(crate) fn recv<'a>(
+        &self,
+        buffer: &'a mut [u8; LARGEST],
+    ) -> Result<Option<Datagram<'a>>, WebrtcError> {
         loop {
             match self.0.recv_from(buffer) {
                 Ok((len, source)) => {
-                    return Ok(Some(Arrival { source, bytes: &buffer[..len], arrived_ns: now_ns() }));
+                    return Ok(Some(Datagram { source, bytes: &buffer[..len], arrived_ns: now_ns() }));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 // Answers of hosts that an earlier datagram did not reach.

@@ -62,7 +62,8 @@ impl Packetizer {
         let payloads = meter::copy(bytes.len(), || -> Result<Vec<Arc<[u8]>>, WebrtcError> {
             let mut payloads = Vec::new();
             if self.coding != Coding::H264 {
-                let split = self.payloads.packetize(LARGEST_PAYLOAD, bytes).map_err(|error| rejected(&error))?;
+                let split =
+                    self.payloads.packetize(LARGEST_PAYLOAD, bytes).map_err(|error| rejected(&error))?;
                 payloads.extend(split.into_iter().map(Arc::from));
                 return Ok(payloads);
             }
@@ -70,13 +71,15 @@ impl Packetizer {
                 // Parameter sets, each in a packet of its own.
                 if matches!(nal.first().map(|first| first & 0x1f), Some(7 | 8)) {
                     if nal.len() > LARGEST_PAYLOAD {
-                        let wrong = format!("a parameter set has {} bytes, at most {LARGEST_PAYLOAD} fit", nal.len());
+                        let wrong =
+                            format!("a parameter set has {} bytes, at most {LARGEST_PAYLOAD} fit", nal.len());
                         return Err(WebrtcError::Packetize(wrong));
                     }
                     payloads.push(Arc::from(nal));
                     continue;
                 }
-                let split = self.payloads.packetize(LARGEST_PAYLOAD, nal).map_err(|error| rejected(&error))?;
+                let split =
+                    self.payloads.packetize(LARGEST_PAYLOAD, nal).map_err(|error| rejected(&error))?;
                 payloads.extend(split.into_iter().map(Arc::from));
             }
             Ok(payloads)

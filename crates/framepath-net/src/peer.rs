@@ -15,7 +15,7 @@ use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use crate::error::WebrtcError;
-use crate::media_socket::{Arrival, MediaSocket};
+use crate::media_socket::{Datagram, MediaSocket};
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -40,7 +40,7 @@ pub(crate) enum PeerEvent {
 }
 
 /// One end of a session with a single video.
-pub(crate) struct Peer {
+pub(crate) struct WebrtcPeer {
     rtc: Rtc,
     /// Address of the socket, as the other end knows it.
     local: SocketAddr,
@@ -78,13 +78,17 @@ fn new_rtc(codings: &[Coding], ice_lite: bool, local: SocketAddr, now: Instant) 
     Ok(rtc)
 }
 
-impl Peer {
+impl WebrtcPeer {
     /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`. Returns the
     /// session, and the answer's text.
     ///
     /// # Errors
     /// The offer is not valid, or the viewer cannot receive the codec.
-    pub(crate) fn accept(offer: &str, coding: Coding, local: SocketAddr) -> Result<(Peer, String), WebrtcError> {
+    pub(crate) fn accept(
+        offer: &str,
+        coding: Coding,
+        local: SocketAddr,
+    ) -> Result<(WebrtcPeer, String), WebrtcError> {
         let offer = SdpOffer::from_sdp_string(offer).map_err(description)?;
         let now = Instant::now();
         let mut rtc = new_rtc(&[coding], true, local, now)?;
@@ -93,7 +97,9 @@ impl Peer {
         // No transmission comes before the viewer's first datagram.
         while let Output::Event(event) = rtc.poll_output()? {
             match event {
-                Event::MediaAdded(added) if added.kind == MediaKind::Video && added.direction.is_sending() => {
+                Event::MediaAdded(added)
+                    if added.kind == MediaKind::Video && added.direction.is_sending() =>
+                {
                     video = video.or(Some(added.mid));
                 }
                 _ => {}
@@ -107,7 +113,7 @@ impl Peer {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
         let answer = answer.to_sdp_string();
-        Ok((Peer { rtc, local, mid, pt, coding, deadline: now }, answer))
+        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
     }
 
     /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
@@ -118,7 +124,7 @@ impl Peer {
     pub(crate) fn offer(
         local: SocketAddr,
         exchange: impl FnOnce(String) -> Result<String, WebrtcError>,
-    ) -> Result<Peer, WebrtcError> {
+    ) -> Result<WebrtcPeer, WebrtcError> {
         let codings = [Coding::H264, Coding::Vp8];
         let now = Instant::now();
         let mut rtc = new_rtc(&codings, false, local, now)?;
@@ -128,9 +134,10 @@ impl Peer {
         let answer = exchange(offer.to_sdp_string())?;
         let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
-        let (pt, coding) = payload_type(&rtc, mid, &codings)
-            .ok_or_else(|| description("the answer has no video that can be received; supported: h264, vp8"))?;
-        Ok(Peer { rtc, local, mid, pt, coding, deadline: now })
+        let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
+            description("the answer has no video that can be received; supported: h264, vp8")
+        })?;
+        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now })
     }
 
     /// Returns the codec of the video.
@@ -138,7 +145,7 @@ impl Peer {
         self.coding
     }
 
-    /// Returns the time at which [`drive`](Peer::drive) has to be called if nothing else happens.
+    /// Returns the time at which [`drive`](WebrtcPeer::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -152,7 +159,7 @@ impl Peer {
     ///
     /// # Errors
     /// The session failed.
-    pub(crate) fn recv(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<bool, WebrtcError> {
+    pub(crate) fn recv(&mut self, arrival: &Datagram<'_>, now: Instant) -> Result<bool, WebrtcError> {
         let received = Receive::new(Protocol::Udp, arrival.source, self.local, arrival.bytes);
         // Anyone can send bytes that belong to none of the protocols.
         let Ok(received) = received else { return Ok(false) };
@@ -164,7 +171,7 @@ impl Peer {
         Ok(true)
     }
 
-    /// Queues an RTP packet, which [`drive`](Peer::drive) sends.
+    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
     pub(crate) fn write(&mut self, seq: u64, time: u32, marker: bool, payload: Arc<[u8]>, now: Instant) {
         let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {

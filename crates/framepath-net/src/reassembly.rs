@@ -292,7 +292,9 @@ mod tests {
 
     /// Makes ten frames, with a keyframe every five; some have several packets.
     fn frames() -> Vec<Vec<u8>> {
-        (0..10).map(|number| frame(number % 5 == 0, number, if number % 2 == 0 { 3000 } else { 50 })).collect()
+        (0..10)
+            .map(|number| frame(number % 5 == 0, number, if number % 2 == 0 { 3000 } else { 50 }))
+            .collect()
     }
 
     fn packets(frames: &[Vec<u8>]) -> Vec<RtpArrival> {
@@ -304,7 +306,13 @@ mod tests {
             for (at, payload) in split.payloads.iter().enumerate() {
                 let (time, payload) = (u64::from(split.time), payload.clone());
                 let marker = at + 1 == split.payloads.len();
-                packets.push(RtpArrival { seq: packets.len() as u64 + 1, time, marker, payload, arrived_ns: 0 });
+                packets.push(RtpArrival {
+                    seq: packets.len() as u64 + 1,
+                    time,
+                    marker,
+                    payload,
+                    arrived_ns: 0,
+                });
             }
         }
         packets
@@ -312,7 +320,10 @@ mod tests {
 
     /// Reassembles the packets, all of which arrive at time 0; then the time of the latency passes, and the stream
     /// ends. Returns the numbers of the frames, and the losses.
-    fn numbers(packets: impl IntoIterator<Item = RtpArrival>, all: &[Vec<u8>]) -> (Vec<usize>, ReassemblyCounts) {
+    fn numbers(
+        packets: impl IntoIterator<Item = RtpArrival>,
+        all: &[Vec<u8>],
+    ) -> (Vec<usize>, ReassemblyCounts) {
         let mut reassembly = Reassembly::new(Coding::H264, 1000).unwrap();
         let mut got = Vec::new();
         for packet in packets {
@@ -406,9 +417,13 @@ mod tests {
                     let (marker, payload) = (at == 1, payload.clone());
                     reassembly.push(RtpArrival { seq, time: number, marker, payload, arrived_ns: 0 });
                 }
-                got.extend(std::iter::from_fn(|| reassembly.poll(0)).inspect(|frame| {
-                    assert!(frame.time != number || frame.bytes == bytes);
-                }).map(|frame| frame.time));
+                got.extend(
+                    std::iter::from_fn(|| reassembly.poll(0))
+                        .inspect(|frame| {
+                            assert!(frame.time != number || frame.bytes == bytes);
+                        })
+                        .map(|frame| frame.time),
+                );
             }
         }
         assert_eq!(got, [0, 3, 4, 5]);

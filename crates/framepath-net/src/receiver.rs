@@ -17,7 +17,7 @@ use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
 use crate::media_socket::{LARGEST, MediaSocket};
-use crate::peer::{Peer, PeerEvent};
+use crate::peer::{PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::WhepClient;
@@ -46,7 +46,7 @@ pub struct ReceiverOptions {
 
 /// State of the stream at a look.
 #[derive(Debug)]
-pub enum Received {
+pub enum ReceivedItem {
     /// The next frame.
     Frame(ReassembledFrame),
     /// No frame is there yet.
@@ -73,16 +73,16 @@ struct Inbox {
 }
 
 /// WHEP client with one stream.
-pub struct Receiver {
+pub struct WhepReceiver {
     shared: Arc<ReceiverShared>,
     coding: Coding,
     server: SocketAddr,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Receiver {
+impl WhepReceiver {
     /// Opens a session at the server, and starts to receive. `notify` is called, on another thread, when
-    /// [`recv`](Receiver::recv) has something new. The wait for the server ends early if `canceled` returns true.
+    /// [`recv`](WhepReceiver::recv) has something new. The wait for the server ends early if `canceled` returns true.
     ///
     /// # Errors
     /// The URL is not valid; the server cannot be reached, refuses the offer, or does not answer in time; its answer
@@ -91,12 +91,12 @@ impl Receiver {
         options: &ReceiverOptions,
         canceled: impl Fn() -> bool,
         notify: impl Fn() + Send + 'static,
-    ) -> Result<Receiver, WebrtcError> {
+    ) -> Result<WhepReceiver, WebrtcError> {
         let deadline = Instant::now() + options.timeout;
         let mut client = WhepClient::connect(&options.url, options.token.as_deref(), deadline)?;
         let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
         let mut resource = None;
-        let peer = Peer::offer(socket.local_addr()?, |offer| {
+        let peer = WebrtcPeer::offer(socket.local_addr()?, |offer| {
             let answer = client.offer(offer, deadline, canceled)?;
             resource = answer.resource;
             Ok(answer.answer)
@@ -126,7 +126,7 @@ impl Receiver {
         };
         let thread = thread::Builder::new().name("recv".to_owned()).spawn(move || session.run());
         let thread = Some(thread.map_err(WebrtcError::io("start a thread"))?);
-        Ok(Receiver { shared, coding, server, thread })
+        Ok(WhepReceiver { shared, coding, server, thread })
     }
 
     /// Returns the codec of the frames.
@@ -143,19 +143,19 @@ impl Receiver {
     ///
     /// # Errors
     /// The session failed, or the sender disappeared. Later calls return the end of the stream.
-    pub fn recv(&self) -> Result<Received, WebrtcError> {
+    pub fn recv(&self) -> Result<ReceivedItem, WebrtcError> {
         let mut inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(frame) = inbox.frames.pop_front() {
             inbox.bytes -= frame.bytes.len();
-            return Ok(Received::Frame(frame));
+            return Ok(ReceivedItem::Frame(frame));
         }
         match &mut inbox.ended {
-            None => Ok(Received::Nothing),
-            Some(ended) => std::mem::replace(ended, Ok(())).map(|()| Received::End),
+            None => Ok(ReceivedItem::Nothing),
+            Some(ended) => std::mem::replace(ended, Ok(())).map(|()| ReceivedItem::End),
         }
     }
 
-    /// Returns true if [`recv`](Receiver::recv) would not return [`Received::Nothing`].
+    /// Returns true if [`recv`](WhepReceiver::recv) would not return [`ReceivedItem::Nothing`].
     pub fn has_news(&self) -> bool {
         let inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
         !inbox.frames.is_empty() || inbox.ended.is_some()
@@ -170,7 +170,7 @@ impl Receiver {
     }
 }
 
-impl Drop for Receiver {
+impl Drop for WhepReceiver {
     /// Ends the session.
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Release);
@@ -186,7 +186,7 @@ impl Drop for Receiver {
 struct ReceiverSession {
     shared: Arc<ReceiverShared>,
     reassembly: Reassembly,
-    peer: Peer,
+    peer: WebrtcPeer,
     socket: MediaSocket,
     client: WhepClient,
     /// Path of the session at the server.

@@ -17,9 +17,9 @@ use rustix::event::PollFlags;
 use crate::error::WebrtcError;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::packetizer::{PacketizedFrame, Packetizer};
-use crate::peer::Peer;
+use crate::peer::WebrtcPeer;
 use crate::random::random_id;
-use crate::viewer::Viewer;
+use crate::viewer::ViewerSession;
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_server::WhepServer;
 
@@ -64,9 +64,16 @@ pub struct SenderCounts {
 pub(crate) enum SenderCommand {
     Frame(Arc<PacketizedFrame>),
     /// A viewer's offer, and the address of this computer to which the viewer has sent it.
-    Offer { offer: String, local: IpAddr, reply: SyncSender<Result<AcceptedOffer, OfferRefused>> },
+    Offer {
+        offer: String,
+        local: IpAddr,
+        reply: SyncSender<Result<AcceptedOffer, OfferRefused>>,
+    },
     /// The end of the session with this id. The reply is false if there is none.
-    Delete { id: String, reply: SyncSender<bool> },
+    Delete {
+        id: String,
+        reply: SyncSender<bool>,
+    },
     End,
 }
 
@@ -119,7 +126,7 @@ impl Commands {
 }
 
 /// WHEP server with one stream.
-pub struct Sender {
+pub struct WhepSender {
     commands: Commands,
     packetizer: Packetizer,
     address: SocketAddr,
@@ -127,12 +134,12 @@ pub struct Sender {
     threads: Vec<JoinHandle<()>>,
 }
 
-impl Sender {
+impl WhepSender {
     /// Binds the address, and starts to accept viewers.
     ///
     /// # Errors
     /// WebRTC cannot carry the codec; the address cannot be bound; or a thread or a descriptor could not be made.
-    pub fn new(options: SenderOptions) -> Result<Sender, WebrtcError> {
+    pub fn new(options: SenderOptions) -> Result<WhepSender, WebrtcError> {
         let SenderOptions { listen, token, coding } = options;
         let packetizer = Packetizer::new(coding)?;
         let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
@@ -154,7 +161,7 @@ impl Sender {
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
         let mut sender =
-            Sender { commands, packetizer, address, last_keyframe_request: None, threads: Vec::new() };
+            WhepSender { commands, packetizer, address, last_keyframe_request: None, threads: Vec::new() };
         let server = WhepServer::new(listener, sender.commands.clone());
         let sessions = SenderSessions {
             shared: sender.commands.shared.clone(),
@@ -242,7 +249,7 @@ impl Sender {
     }
 }
 
-impl Drop for Sender {
+impl Drop for WhepSender {
     /// Ends all sessions and threads at once, without the frames that still wait.
     fn drop(&mut self) {
         self.stop_server();
@@ -264,7 +271,7 @@ struct SenderSessions {
     socket: MediaSocket,
     coding: Coding,
     port: u16,
-    viewers: Vec<Viewer>,
+    viewers: Vec<ViewerSession>,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
     ends: Option<Instant>,
 }
@@ -277,7 +284,7 @@ impl SenderSessions {
             let is_closed = self.take_commands(commands, now);
             self.take_datagrams();
             if is_closed {
-                self.viewers.iter_mut().for_each(Viewer::close);
+                self.viewers.iter_mut().for_each(ViewerSession::close);
                 self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
             }
             let now = Instant::now();
@@ -291,7 +298,7 @@ impl SenderSessions {
             if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
                 return;
             }
-            let deadline = self.viewers.iter().map(Viewer::deadline).chain(self.ends).min();
+            let deadline = self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).min();
             if let Err(error) = wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline) {
                 log::error!("send: {error}");
                 return;
@@ -313,11 +320,11 @@ impl SenderSessions {
                 }
                 Ok(SenderCommand::Delete { id, reply }) => {
                     let viewer = self.viewers.iter_mut().find(|viewer| viewer.id == id);
-                    let _ = reply.send(viewer.map(Viewer::close).is_some());
+                    let _ = reply.send(viewer.map(ViewerSession::close).is_some());
                 }
                 Ok(SenderCommand::End) => {
                     self.ends = Some(now + END);
-                    self.viewers.iter_mut().for_each(Viewer::end);
+                    self.viewers.iter_mut().for_each(ViewerSession::end);
                 }
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
@@ -333,9 +340,9 @@ impl SenderSessions {
             return Err(OfferRefused::Full);
         }
         let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
-        let accepted = Peer::accept(offer, self.coding, SocketAddr::new(local, self.port));
+        let accepted = WebrtcPeer::accept(offer, self.coding, SocketAddr::new(local, self.port));
         let (peer, answer) = accepted.map_err(|error| OfferRefused::Invalid(error.to_string()))?;
-        self.viewers.push(Viewer::new(id.clone(), peer));
+        self.viewers.push(ViewerSession::new(id.clone(), peer));
         Ok(AcceptedOffer { id, answer })
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::error::WebrtcError;
-use crate::media_socket::{Arrival, MediaSocket};
+use crate::media_socket::{Datagram, MediaSocket};
 use crate::packetizer::PacketizedFrame;
-use crate::peer::{Peer, PeerEvent};
+use crate::peer::{PeerEvent, WebrtcPeer};
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
 /// keyframe.
@@ -39,10 +39,10 @@ enum ViewerProgress {
 }
 
 /// One viewer.
-pub(crate) struct Viewer {
+pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
-    peer: Peer,
+    peer: WebrtcPeer,
     progress: ViewerProgress,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
@@ -50,7 +50,7 @@ pub(crate) struct Viewer {
     needs_key: bool,
     /// True after the first frame in the queue.
     has_begun: bool,
-    /// True from the connection until [`take_connected`](Viewer::take_connected).
+    /// True from the connection until [`take_connected`](ViewerSession::take_connected).
     has_connected: bool,
     /// True if the sender has to ask its encoder for a keyframe.
     wants_keyframe: bool,
@@ -62,14 +62,14 @@ pub(crate) struct Viewer {
     closes: Option<Instant>,
     ends: bool,
     /// Number of frames that were sent, and of those that were dropped after the first, since
-    /// [`take_frames`](Viewer::take_frames).
+    /// [`take_frames`](ViewerSession::take_frames).
     frames: (u64, u64),
 }
 
-impl Viewer {
-    pub(crate) fn new(id: String, peer: Peer) -> Viewer {
+impl ViewerSession {
+    pub(crate) fn new(id: String, peer: WebrtcPeer) -> ViewerSession {
         let now = Instant::now();
-        Viewer {
+        ViewerSession {
             id,
             peer,
             progress: ViewerProgress::Connecting,
@@ -144,7 +144,7 @@ impl Viewer {
     }
 
     /// Passes on a datagram. Returns false if it belongs to another viewer.
-    pub(crate) fn recv(&mut self, arrival: &Arrival<'_>, now: Instant) -> bool {
+    pub(crate) fn recv(&mut self, arrival: &Datagram<'_>, now: Instant) -> bool {
         match self.peer.recv(arrival, now) {
             Ok(true) => {
                 self.heard = now;
@@ -200,7 +200,7 @@ impl Viewer {
         }
     }
 
-    /// Returns the time at which [`drive`](Viewer::drive) has to be called if nothing else happens.
+    /// Returns the time at which [`drive`](ViewerSession::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.peer.deadline().min(self.heard + SILENCE);
         if self.is_watching() && !self.queue.is_empty() {

@@ -14,6 +14,8 @@ use crate::error::WebrtcError;
 pub(crate) struct WakeEvent(OwnedFd);
 
 impl WakeEvent {
+    /// Makes an event that is not set.
+    ///
     /// # Errors
     /// From eventfd(2).
     pub(crate) fn new() -> Result<WakeEvent, WebrtcError> {

@@ -42,7 +42,11 @@ impl WhepClient {
     ///
     /// # Errors
     /// The URL is not valid, its host has no address, or no address answers before `deadline`.
-    pub(crate) fn connect(url: &str, token: Option<&str>, deadline: Instant) -> Result<WhepClient, WebrtcError> {
+    pub(crate) fn connect(
+        url: &str,
+        token: Option<&str>,
+        deadline: Instant,
+    ) -> Result<WhepClient, WebrtcError> {
         let wrong = |wrong| WebrtcError::Url { url: url.to_owned(), wrong };
         let uri: Uri = url.parse().map_err(|_| wrong("the URL is not valid"))?;
         match uri.scheme_str() {
@@ -94,7 +98,8 @@ impl WhepClient {
         }
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
         // An absolute location on another server gets no request, because the token is for this one.
-        let resource = location.filter(|path| path.starts_with('/') && !path.starts_with("//")).map(str::to_owned);
+        let resource =
+            location.filter(|path| path.starts_with('/') && !path.starts_with("//")).map(str::to_owned);
         Ok(WhepAnswer { answer, resource })
     }
 
@@ -133,7 +138,8 @@ impl WhepClient {
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));
         }
-        let request = request.body(body).map_err(|error| WebrtcError::Http(format!("{}: {error}", self.url)))?;
+        let request =
+            request.body(body).map_err(|error| WebrtcError::Http(format!("{}: {error}", self.url)))?;
         let exchange = async {
             let (mut sender, connection) = handshake::<_, String>(stream).await?;
             let response = async {
@@ -165,7 +171,9 @@ impl WhepClient {
             let check = deadline.min(Instant::now() + CHECK);
             match drive(exchange.as_mut(), &http, check, &stop, &canceled)? {
                 Some(done) => {
-                    let ended = || WebrtcError::Http(format!("{}: {method}: the server closed the connection", self.url));
+                    let ended = || {
+                        WebrtcError::Http(format!("{}: {method}: the server closed the connection", self.url))
+                    };
                     let (status, headers, text) = done.map_err(failed)?.ok_or_else(ended)?;
                     let text = text.ok_or_else(|| {
                         WebrtcError::Http(format!("{}: the answer is not a text of at most 64 KiB", self.url))

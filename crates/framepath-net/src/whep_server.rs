@@ -10,7 +10,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE};
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Request, Response, StatusCode};
@@ -178,13 +180,15 @@ async fn open(
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     let refuse = |status, text: &str| RequestRefused::new(status, text);
-    let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type =
+        request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(SDP)) {
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
     }
     let offer = text_of(request.into_body(), MOST_SDP).await;
     let offer = offer.map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-    let offer = offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
+    let offer =
+        offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
     let (reply, replies) = sync_channel(1);
     if !commands.send(SenderCommand::Offer { offer, local, reply }) {
         return Err(RequestRefused::unavailable());

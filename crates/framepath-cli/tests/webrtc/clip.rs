@@ -10,7 +10,8 @@ pub const GROUP: usize = 25;
 
 /// Makes a clip of H.264, with `b_frames` B frames in a row, in `folder`. The file's name decides the container.
 pub fn h264(folder: &Path, name: &str, b_frames: &str) -> PathBuf {
-    let coding = ["-c:v", "libx264", "-preset", "veryfast", "-bf", b_frames, "-sc_threshold", "0", "-b:v", "2M"];
+    let coding =
+        ["-c:v", "libx264", "-preset", "veryfast", "-bf", b_frames, "-sc_threshold", "0", "-b:v", "2M"];
     make(folder, name, &coding)
 }
 

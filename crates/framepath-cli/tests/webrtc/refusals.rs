@@ -28,9 +28,14 @@ pub fn a_viewer_without_the_token_is_refused() {
         let path = format!("recv {} {token} ! null", sending.url);
         run(&["run", &path]).ended(1).prints("HTTP status 401; pass the sender's token by token=");
     }
-    for head in ["POST /whep HTTP/1.1", "DELETE /whep/x HTTP/1.1", "POST /whep HTTP/1.1\r\nAuthorization: Bearer "] {
+    for head in
+        ["POST /whep HTTP/1.1", "DELETE /whep/x HTTP/1.1", "POST /whep HTTP/1.1\r\nAuthorization: Bearer "]
+    {
         let answer = request(&sending, &format!("{head}\r\nContent-Type: application/sdp"), "v=0\r\n");
-        assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("www-authenticate: Bearer"), "{answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 401 ") && answer.contains("www-authenticate: Bearer"),
+            "{answer}"
+        );
     }
     // The sender still waits for its first viewer.
     let viewer = sending.watch("latency=5s");
@@ -105,7 +110,10 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
         (format!("file {clip} ! send listen=8443"), "expected an IP address and a port"),
         (format!("file {clip} ! send listen=127.0.0.1:0 token=ä"), "expected printable ASCII"),
         ("test ! send".to_owned(), "takes packets of h264 or vp8, but frames arrive"),
-        (format!("file {} ! send", vp9.display()), "codec vp9 is not supported over WebRTC; supported: h264, vp8"),
+        (
+            format!("file {} ! send", vp9.display()),
+            "codec vp9 is not supported over WebRTC; supported: h264, vp8",
+        ),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),
         ("recv https://127.0.0.1/whep ! null".to_owned(), "https:// is not supported; expected http://"),
         ("recv http://127.0.0.1:1/whep ! null".to_owned(), "connect to 127.0.0.1:1: Connection refused"),

@@ -36,7 +36,10 @@ pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
     let mut found = None;
     until("send prints its address", || {
         let lines = lines.lock().unwrap();
-        let line = lines.iter().find_map(|line| line.split_once("waits for `recv ")).map(|(_, rest)| rest.to_owned());
+        let line = lines
+            .iter()
+            .find_map(|line| line.split_once("waits for `recv "))
+            .map(|(_, rest)| rest.to_owned());
         assert!(line.is_some() || !reader.is_finished(), "{lines:#?}");
         found = line;
         found.is_some()

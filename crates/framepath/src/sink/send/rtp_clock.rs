@@ -26,9 +26,10 @@ impl RtpClock {
     pub(super) fn timestamp(&mut self, meta: &FrameMeta, birth_ns: u64) -> u32 {
         let ticks = |ns: u64| NANOSECONDS.rescale(i64::try_from(ns).unwrap_or(i64::MAX), RTP).unwrap_or(0);
         let (start, first_pts, first_ns) = *self.first.get_or_insert((ticks(birth_ns), meta.pts, birth_ns));
-        let by_pts = meta.pts.zip(first_pts).and_then(|(pts, first)| {
-            self.time_base.rescale(pts.saturating_sub(first), RTP)
-        });
+        let by_pts = meta
+            .pts
+            .zip(first_pts)
+            .and_then(|(pts, first)| self.time_base.rescale(pts.saturating_sub(first), RTP));
         let elapsed = by_pts.unwrap_or_else(|| ticks(birth_ns.saturating_sub(first_ns)));
         // RTP's timestamps wrap.
         start.wrapping_add(elapsed) as u32
@@ -47,8 +48,7 @@ mod tests {
     fn timestamps_follow_presentation_times_from_the_first_birth() {
         let mut clock = RtpClock::new(Rational::new(1, 25));
         // 3 s; 2^32 ticks are 47,721.858844444 s.
-        let stamps: Vec<u32> =
-            [5, 8, 6, 4].map(|pts| clock.timestamp(&at(Some(pts)), 3_000_000_000)).into();
+        let stamps: Vec<u32> = [5, 8, 6, 4].map(|pts| clock.timestamp(&at(Some(pts)), 3_000_000_000)).into();
         assert_eq!(stamps, [270_000, 280_800, 273_600, 266_400]);
     }
 

@@ -9,7 +9,7 @@ use framepath_model::access_unit::Sequences;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
-use framepath_net::{Sender, SenderOptions};
+use framepath_net::{SenderOptions, WhepSender};
 use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
@@ -30,7 +30,7 @@ const SLEEP_NS: u64 = 100_000_000;
 
 /// Sink that sends packets to the viewers of a WHEP server.
 pub(super) struct WhepSink {
-    sender: Sender,
+    sender: WhepSender,
     /// Number of viewers to wait for.
     wait: usize,
     starts: AnnexB,
@@ -58,14 +58,20 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     })?;
     let token = hop.is_set("token").then(|| hop.text("token").to_owned());
     if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(StageError::Option("token=: expected printable ASCII characters without spaces".to_owned()));
+        return Err(StageError::Option(
+            "token=: expected printable ASCII characters without spaces".to_owned(),
+        ));
     }
     let is_random = token.is_none();
     let coding = track.coding();
-    let sender = Sender::new(SenderOptions { listen, token, coding }).map_err(net_error)?;
+    let sender = WhepSender::new(SenderOptions { listen, token, coding }).map_err(net_error)?;
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
-    let _ = writeln!(std::io::stderr(), "framepath: send: waits for `recv http://{}/whep{token}`", sender.address());
+    let _ = writeln!(
+        std::io::stderr(),
+        "framepath: send: waits for `recv http://{}/whep{token}`",
+        sender.address()
+    );
     Ok(WhepSink {
         sender,
         wait: hop.count("wait") as usize,
@@ -118,7 +124,8 @@ impl Stage for WhepSink {
             unit = before;
         }
         let birth_ns = if meta.birth_ns > 0 { meta.birth_ns } else { now_ns() };
-        let clock = self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
+        let clock =
+            self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
         let time = clock.timestamp(&meta, birth_ns);
         self.sender.send(&unit, time).map_err(|error| out.fail(net_error(error)))?;
         if self.sender.take_keyframe_request() {

@@ -10,7 +10,7 @@ use framepath_model::access_unit::Coding;
 use framepath_model::orientation::Orientation;
 use framepath_model::path::Hop;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_net::{ReassembledFrame, Received, Receiver, ReceiverOptions};
+use framepath_net::{ReassembledFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
 use framepath_os::process::signal;
 use framepath_os::process::stop::{self, Stop};
 use framepath_os::time::now_ns;
@@ -29,7 +29,7 @@ const SLEEP_NS: u64 = 100_000_000;
 
 /// Source of the frames of a WHEP server. The birth of a frame is the arrival of its first packet.
 pub(super) struct WhepSource {
-    receiver: Receiver,
+    receiver: WhepReceiver,
     track: TrackInfo,
     /// Run that the receiver wakes; `None` before the first frame is wanted.
     run: Arc<Mutex<Option<Stop>>>,
@@ -55,7 +55,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
             run.wake();
         }
     };
-    let receiver = Receiver::open(&options, signal::interrupted, notify).map_err(net_error)?;
+    let receiver = WhepReceiver::open(&options, signal::interrupted, notify).map_err(net_error)?;
     let codec = match receiver.coding() {
         Coding::Vp8 => Codec::Vp8,
         _ => Codec::H264,
@@ -78,7 +78,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
 
 impl WhepSource {
     /// Waits for the next frame. Returns `None` if there is none before a request, a signal or a stop request.
-    fn wait(&self, out: &Out<'_>) -> Result<Option<Received>, StageError> {
+    fn wait(&self, out: &Out<'_>) -> Result<Option<ReceivedItem>, StageError> {
         loop {
             let received = self.receiver.recv();
             let counts = self.receiver.counts();
@@ -86,8 +86,8 @@ impl WhepSource {
             network.lost_frames.store(counts.lost_frames, Ordering::Relaxed);
             network.lost.store(counts.lost_packets, Ordering::Relaxed);
             match received.map_err(net_error)? {
-                Received::Nothing if signal::interrupted() || out.has_request() => return Ok(None),
-                Received::Nothing => {
+                ReceivedItem::Nothing if signal::interrupted() || out.has_request() => return Ok(None),
+                ReceivedItem::Nothing => {
                     let awake = || self.receiver.has_news() || out.has_request();
                     stop::sleep_unless(now_ns() + SLEEP_NS, awake);
                 }
@@ -120,13 +120,16 @@ impl Source for WhepSource {
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
-        self.run.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| stop::current().unwrap_or_default());
+        self.run
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get_or_insert_with(|| stop::current().unwrap_or_default());
         out.mark();
         let waited_since_ns = now_ns();
         let frame = loop {
             match self.wait(out).map_err(|error| out.fail(error))? {
-                Some(Received::Frame(frame)) if self.skips_to_key && !frame.key => {}
-                Some(Received::Frame(frame)) => break frame,
+                Some(ReceivedItem::Frame(frame)) if self.skips_to_key && !frame.key => {}
+                Some(ReceivedItem::Frame(frame)) => break frame,
                 Some(_) => return Ok(false),
                 None => return Ok(!signal::interrupted()),
             }
