@@ -57,6 +57,15 @@ pub enum WebrtcError {
     /// The codec cannot be sent over WebRTC.
     #[error("codec {0} is not supported over WebRTC; supported: h264, vp8")]
     Codec(String),
+    /// OpenSSL cannot make a certificate.
+    #[error("OpenSSL cannot make a certificate")]
+    Certificate,
+    /// OpenSSL fails.
+    #[error("OpenSSL: {0}")]
+    OpenSsl(#[from] openssl::error::ErrorStack),
+    /// The text looks like a pairing code, and is none.
+    #[error(transparent)]
+    Pairing(#[from] crate::pairing::PairingError),
     /// A frame cannot be split into packets.
     #[error("packetise a frame: {0}")]
     Packetize(String),

@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
+use openssl::sha::sha256;
 use str0m::change::{SdpAnswer, SdpOffer};
-use str0m::crypto::from_feature_flags;
+use str0m::crypto::dtls::DtlsCert;
+use str0m::crypto::{Fingerprint, from_feature_flags};
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -16,6 +18,7 @@ use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use crate::error::WebrtcError;
 use crate::media_socket::{Datagram, MediaSocket};
+use crate::pairing::FINGERPRINT;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -37,6 +40,32 @@ pub(crate) enum PeerEvent {
         marker: bool,
         payload: Arc<[u8]>,
     },
+}
+
+/// Certificate and key of one end, and the SHA-256 of the certificate.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    certificate: DtlsCert,
+    pub(crate) fingerprint: [u8; FINGERPRINT],
+}
+
+impl Identity {
+    /// Makes a new certificate, which signs itself.
+    ///
+    /// # Errors
+    /// OpenSSL fails.
+    pub(crate) fn new() -> Result<Identity, WebrtcError> {
+        let certificate = from_feature_flags().dtls_provider.generate_certificate();
+        let certificate = certificate.ok_or(WebrtcError::Certificate)?;
+        let fingerprint = sha256(&certificate.certificate);
+        Ok(Identity { certificate, fingerprint })
+    }
+}
+
+/// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
+fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
+    let bytes = fingerprint.to_vec();
+    rtc.direct_api().set_remote_fingerprint(Fingerprint { hash_func: "sha-256".to_owned(), bytes });
 }
 
 /// One end of a session with a single video.
@@ -64,8 +93,15 @@ fn coding_of(codec: Codec) -> Option<Coding> {
 }
 
 /// Makes a session without media, with the candidate `local`.
-fn new_rtc(codings: &[Coding], ice_lite: bool, local: SocketAddr, now: Instant) -> Result<Rtc, WebrtcError> {
+fn new_rtc(
+    codings: &[Coding],
+    ice_lite: bool,
+    identity: &Identity,
+    local: SocketAddr,
+    now: Instant,
+) -> Result<Rtc, WebrtcError> {
     let mut rtc = Rtc::builder()
+        .set_dtls_cert(identity.certificate.clone())
         .set_crypto_provider(Arc::new(from_feature_flags()))
         .set_rtp_mode(true)
         .set_ice_lite(ice_lite)
@@ -79,20 +115,25 @@ fn new_rtc(codings: &[Coding], ice_lite: bool, local: SocketAddr, now: Instant) 
 }
 
 impl WebrtcPeer {
-    /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`. Returns the
-    /// session, and the answer's text.
+    /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`, and has the certificate with
+    /// the SHA-256 `viewer`; without it, the one that the offer names. Returns the session, and the answer's text.
     ///
     /// # Errors
     /// The offer is not valid, or the viewer cannot receive the codec.
     pub(crate) fn accept(
         offer: &str,
+        viewer: Option<[u8; FINGERPRINT]>,
         coding: Coding,
+        identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
         let offer = SdpOffer::from_sdp_string(offer).map_err(description)?;
         let now = Instant::now();
-        let mut rtc = new_rtc(&[coding], true, local, now)?;
+        let mut rtc = new_rtc(&[coding], true, identity, local, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
+        if let Some(viewer) = viewer {
+            pin(&mut rtc, viewer);
+        }
         let mut video = None;
         // No transmission comes before the viewer's first datagram.
         while let Output::Event(event) = rtc.poll_output()? {
@@ -117,23 +158,28 @@ impl WebrtcPeer {
     }
 
     /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
-    /// returns.
+    /// returns. The sender has the certificate with the SHA-256 `sender`; without it, the one that the answer names.
     ///
     /// # Errors
     /// The error of `exchange`; the answer is not valid, or has no video that can be received.
     pub(crate) fn offer(
+        sender: Option<[u8; FINGERPRINT]>,
+        identity: &Identity,
         local: SocketAddr,
         exchange: impl FnOnce(String) -> Result<String, WebrtcError>,
     ) -> Result<WebrtcPeer, WebrtcError> {
         let codings = [Coding::H264, Coding::Vp8];
         let now = Instant::now();
-        let mut rtc = new_rtc(&codings, false, local, now)?;
+        let mut rtc = new_rtc(&codings, false, identity, local, now)?;
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
         let answer = exchange(offer.to_sdp_string())?;
         let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
+        if let Some(sender) = sender {
+            pin(&mut rtc, sender);
+        }
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;

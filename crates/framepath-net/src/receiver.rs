@@ -17,10 +17,12 @@ use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
 use crate::media_socket::{LARGEST, MediaSocket};
-use crate::peer::{PeerEvent, WebrtcPeer};
+use crate::pairing::PairingCode;
+use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::WhepClient;
+use crate::whep_server::ENDPOINT;
 
 /// Maximum size of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
@@ -34,9 +36,9 @@ const DELETE: Duration = Duration::from_millis(500);
 /// Settings of a receiver.
 #[derive(Clone, Debug)]
 pub struct ReceiverOptions {
-    /// Endpoint of the sender: `http://HOST:PORT/whep`.
+    /// Endpoint of the sender, `http://HOST:PORT/whep`, or the sender's [pairing code](crate::PairingCode).
     pub url: String,
-    /// Token that the sender wants; `None` sends none.
+    /// Token that the sender wants; `None` sends none. A pairing code has its own.
     pub token: Option<String>,
     /// Longest wait for a missing packet.
     pub latency: Duration,
@@ -93,10 +95,19 @@ impl WhepReceiver {
         notify: impl Fn() + Send + 'static,
     ) -> Result<WhepReceiver, WebrtcError> {
         let deadline = Instant::now() + options.timeout;
-        let mut client = WhepClient::connect(&options.url, options.token.as_deref(), deadline)?;
+        let identity = Identity::new()?;
+        let pairing = PairingCode::from_word(&options.url)?;
+        let (url, authorization) = match &pairing {
+            Some(code) => {
+                (format!("http://{}{ENDPOINT}", code.address), Some(code.to_header(&identity.fingerprint)?))
+            }
+            None => (options.url.clone(), options.token.as_ref().map(|token| format!("Bearer {token}"))),
+        };
+        let mut client = WhepClient::connect(&url, authorization, deadline)?;
         let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
         let mut resource = None;
-        let peer = WebrtcPeer::offer(socket.local_addr()?, |offer| {
+        let sender = pairing.map(|code| code.fingerprint);
+        let peer = WebrtcPeer::offer(sender, &identity, socket.local_addr()?, |offer| {
             let answer = client.offer(offer, deadline, canceled)?;
             resource = answer.resource;
             Ok(answer.answer)

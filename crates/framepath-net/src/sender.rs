@@ -4,24 +4,28 @@
 //! One thread has the UDP socket and all sessions. Another has the HTTP server, with a thread for each connection. The
 //! caller's thread packetises, and never waits for the network.
 
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use data_encoding::HEXLOWER;
 use framepath_model::access_unit::Coding;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::packetizer::{PacketizedFrame, Packetizer};
-use crate::peer::WebrtcPeer;
-use crate::random::random_id;
+use crate::pairing::{FINGERPRINT, PairingCode};
+use crate::peer::{Identity, WebrtcPeer};
+use crate::random::{random_bytes, random_id};
 use crate::viewer::ViewerSession;
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_server::WhepServer;
+use crate::wrong_tokens::WrongTokens;
 
 /// Maximum number of viewers at once.
 const MOST_VIEWERS: usize = 64;
@@ -66,6 +70,8 @@ pub(crate) enum SenderCommand {
     /// A viewer's offer, and the address of this computer to which the viewer has sent it.
     Offer {
         offer: String,
+        /// SHA-256 of the viewer's certificate, if the viewer has proved it.
+        viewer: Option<[u8; FINGERPRINT]>,
         local: IpAddr,
         reply: SyncSender<Result<AcceptedOffer, OfferRefused>>,
     },
@@ -94,7 +100,11 @@ pub(crate) enum OfferRefused {
 
 /// Part of a sender that its threads share.
 pub(crate) struct SenderShared {
+    /// Token that other programs' viewers send.
     pub(crate) token: String,
+    /// Code for framepath's viewers, which do not send the token; `None` if the caller chose the token.
+    pub(crate) pairing: Option<PairingCode>,
+    pub(crate) wrong_tokens: WrongTokens,
     /// Wakes the thread that has the sessions.
     wake: WakeEvent,
     /// Ends the HTTP server, and stays set.
@@ -146,8 +156,20 @@ impl WhepSender {
         listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
         let address = listener.local_addr().map_err(WebrtcError::io("getsockname"))?;
         let socket = MediaSocket::bind(address)?;
+        let identity = Identity::new()?;
+        let (token, pairing) = match token {
+            Some(token) => (token, None),
+            None => {
+                let token = random_bytes()?;
+                let fingerprint = identity.fingerprint;
+                let address = SocketAddr::new(reachable(address.ip()), address.port());
+                (HEXLOWER.encode(&token), Some(PairingCode { address, fingerprint, token }))
+            }
+        };
         let shared = Arc::new(SenderShared {
-            token: token.map_or_else(random_id, Ok)?,
+            token,
+            pairing,
+            wrong_tokens: WrongTokens::default(),
             wake: WakeEvent::new()?,
             stop: WakeEvent::new()?,
             stopped: AtomicBool::new(false),
@@ -167,6 +189,7 @@ impl WhepSender {
             shared: sender.commands.shared.clone(),
             socket,
             coding,
+            identity,
             port: address.port(),
             viewers: Vec::new(),
             ends: None,
@@ -190,6 +213,12 @@ impl WhepSender {
     /// Returns the token that a viewer has to know.
     pub fn token(&self) -> &str {
         &self.commands.shared.token
+    }
+
+    /// Returns the code for viewers of framepath, which contains the token; `None` if the options had a token. The address in the
+    /// code is that of the options. If that means all networks, it is the address by which this computer would reach others.
+    pub fn pairing(&self) -> Option<&PairingCode> {
+        self.commands.shared.pairing.as_ref()
     }
 
     /// Returns the number of viewers that get frames now.
@@ -249,6 +278,23 @@ impl WhepSender {
     }
 }
 
+/// Returns the address by which others reach this computer, if `listen` is all addresses. Sends nothing.
+fn reachable(listen: IpAddr) -> IpAddr {
+    // Addresses for documentation: only the kernel's choice of a route matters.
+    let somewhere = match listen {
+        IpAddr::V4(_) => IpAddr::from([192, 0, 2, 1]),
+        IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+    };
+    let route = || {
+        let socket = UdpSocket::bind((listen, 0))?;
+        socket.connect((somewhere, 9))?;
+        socket.local_addr().map(|local| local.ip())
+    };
+    // Without a route to others, only this computer reaches it.
+    let loopback = || if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    if listen.is_unspecified() { route().unwrap_or_else(|_: io::Error| loopback()) } else { listen }
+}
+
 impl Drop for WhepSender {
     /// Ends all sessions and threads at once, without the frames that still wait.
     fn drop(&mut self) {
@@ -270,6 +316,7 @@ struct SenderSessions {
     shared: Arc<SenderShared>,
     socket: MediaSocket,
     coding: Coding,
+    identity: Identity,
     port: u16,
     viewers: Vec<ViewerSession>,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
@@ -313,8 +360,8 @@ impl SenderSessions {
                 Ok(SenderCommand::Frame(frame)) => {
                     self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame));
                 }
-                Ok(SenderCommand::Offer { offer, local, reply }) => {
-                    let accepted = self.accept(&offer, local);
+                Ok(SenderCommand::Offer { offer, viewer, local, reply }) => {
+                    let accepted = self.accept(&offer, viewer, local);
                     // The connection may have ended.
                     let _ = reply.send(accepted);
                 }
@@ -332,7 +379,12 @@ impl SenderSessions {
         }
     }
 
-    fn accept(&mut self, offer: &str, local: IpAddr) -> Result<AcceptedOffer, OfferRefused> {
+    fn accept(
+        &mut self,
+        offer: &str,
+        viewer: Option<[u8; FINGERPRINT]>,
+        local: IpAddr,
+    ) -> Result<AcceptedOffer, OfferRefused> {
         if self.ends.is_some() {
             return Err(OfferRefused::Unavailable);
         }
@@ -340,7 +392,8 @@ impl SenderSessions {
             return Err(OfferRefused::Full);
         }
         let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
-        let accepted = WebrtcPeer::accept(offer, self.coding, SocketAddr::new(local, self.port));
+        let local = SocketAddr::new(local, self.port);
+        let accepted = WebrtcPeer::accept(offer, viewer, self.coding, &self.identity, local);
         let (peer, answer) = accepted.map_err(|error| OfferRefused::Invalid(error.to_string()))?;
         self.viewers.push(ViewerSession::new(id.clone(), peer));
         Ok(AcceptedOffer { id, answer })

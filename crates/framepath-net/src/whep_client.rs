@@ -23,7 +23,8 @@ const CHECK: Duration = Duration::from_millis(20);
 pub(crate) struct WhepClient {
     url: String,
     uri: Uri,
-    token: Option<String>,
+    /// Value of the header `Authorization`.
+    authorization: Option<String>,
     pub(crate) server: SocketAddr,
     /// Address of this computer by which the server is reached.
     pub(crate) local: SocketAddr,
@@ -44,7 +45,7 @@ impl WhepClient {
     /// The URL is not valid, its host has no address, or no address answers before `deadline`.
     pub(crate) fn connect(
         url: &str,
-        token: Option<&str>,
+        authorization: Option<String>,
         deadline: Instant,
     ) -> Result<WhepClient, WebrtcError> {
         let wrong = |wrong| WebrtcError::Url { url: url.to_owned(), wrong };
@@ -65,8 +66,8 @@ impl WhepClient {
             match TcpStream::connect_timeout(&server, left) {
                 Ok(stream) => {
                     let local = stream.local_addr().map_err(WebrtcError::io("getsockname"))?;
-                    let (url, token) = (url.to_owned(), token.map(str::to_owned));
-                    return Ok(WhepClient { url, uri, token, server, local, stream: Some(stream) });
+                    let url = url.to_owned();
+                    return Ok(WhepClient { url, uri, authorization, server, local, stream: Some(stream) });
                 }
                 Err(error) => last = WebrtcError::io(format!("connect to {server}"))(error),
             }
@@ -135,8 +136,8 @@ impl WhepClient {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, SDP);
         }
-        if let Some(token) = &self.token {
-            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
         }
         let request =
             request.body(body).map_err(|error| WebrtcError::Http(format!("{}: {error}", self.url)))?;

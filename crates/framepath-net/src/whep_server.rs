@@ -20,8 +20,10 @@ use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
 use crate::http_io::{drive, split, text_of};
-use crate::sender::{Commands, OfferRefused, SenderCommand};
+use crate::pairing::{FINGERPRINT, PairingClaim};
+use crate::sender::{Commands, OfferRefused, SenderCommand, SenderShared};
 use crate::wake_event::wait;
+use crate::wrong_tokens::DELAY;
 
 /// Path of the endpoint.
 pub(crate) const ENDPOINT: &str = "/whep";
@@ -88,10 +90,10 @@ impl WhepServer {
 
 /// Serves the requests of one connection.
 fn serve(stream: TcpStream, commands: &Commands) {
-    let Ok(local) = stream.local_addr() else { return };
+    let (Ok(local), Ok(remote)) = (stream.local_addr(), stream.peer_addr()) else { return };
     let Ok((stream, http)) = split(stream) else { return };
     let service = service_fn(|request| async move {
-        let answered = answer(request, local.ip(), commands).await;
+        let answered = answer(request, local.ip(), remote.ip(), commands).await;
         Ok::<_, Infallible>(answered.unwrap_or_else(RequestRefused::into_response))
     });
     let connection = http1::Builder::new().keep_alive(false).serve_connection(stream, service);
@@ -138,10 +140,11 @@ fn text_response(status: StatusCode, text: &str) -> Response<String> {
     response
 }
 
-/// Answers a request to this computer's address `local`.
+/// Answers a request of the address `remote` to this computer's address `local`.
 async fn answer(
     request: Request<Incoming>,
     local: IpAddr,
+    remote: IpAddr,
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     let path = request.uri().path();
@@ -154,28 +157,53 @@ async fn answer(
         let refused = RequestRefused::new(StatusCode::METHOD_NOT_ALLOWED, format!("allowed: {allowed}"));
         return Err(RequestRefused { header: Some((ALLOW, allowed)), ..refused });
     }
-    authorize(request.headers(), &commands.shared.token)?;
+    let viewer = authorize(request.headers(), remote, &commands.shared)?;
     match resource {
         Some(id) => delete(id, commands),
-        None => open(request, local, commands).await,
+        None => open(request, viewer, local, commands).await,
     }
 }
 
-/// Checks the token of a request.
-fn authorize(headers: &HeaderMap, token: &str) -> Result<(), RequestRefused> {
-    let given = headers.get(AUTHORIZATION).map(HeaderValue::as_bytes);
-    let given = given.and_then(|value| value.strip_prefix(b"Bearer "));
-    // In constant time, so that the time tells nothing about the token.
-    if given.is_some_and(|given| bool::from(given.ct_eq(token.as_bytes()))) {
-        return Ok(());
+/// Checks a request's token, or its proof of knowing the token. Returns the SHA-256 of the viewer's certificate if it is proved.
+/// Waits before it refuses a wrong one.
+fn authorize(
+    headers: &HeaderMap,
+    remote: IpAddr,
+    shared: &SenderShared,
+) -> Result<Option<[u8; FINGERPRINT]>, RequestRefused> {
+    if shared.wrong_tokens.refuses(remote) {
+        return Err(RequestRefused::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens; try again later",
+        ));
     }
-    let refused = RequestRefused::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
-    Err(RequestRefused { header: Some((WWW_AUTHENTICATE, "Bearer")), ..refused })
+    let refused = || {
+        let refused = RequestRefused::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+        RequestRefused { header: Some((WWW_AUTHENTICATE, "Bearer")), ..refused }
+    };
+    let given = headers.get(AUTHORIZATION).ok_or_else(refused)?.as_bytes();
+    if let (Some(pairing), Some(claim)) = (&shared.pairing, PairingClaim::from_header(given)) {
+        if pairing.proves(&claim).unwrap_or(false) {
+            return Ok(Some(claim.viewer));
+        }
+    }
+    // In constant time, so that the time tells nothing about the token.
+    let token = given.strip_prefix(b"Bearer ");
+    if token.is_some_and(|token| bool::from(token.ct_eq(shared.token.as_bytes()))) {
+        return Ok(None);
+    }
+    let _delayed = shared.wrong_tokens.delay(remote);
+    let until = Instant::now() + DELAY;
+    while Instant::now() < until && !shared.stopped.load(Ordering::Acquire) {
+        thread::sleep(PAUSE);
+    }
+    Err(refused())
 }
 
 /// Opens the session of a viewer.
 async fn open(
     request: Request<Incoming>,
+    viewer: Option<[u8; FINGERPRINT]>,
     local: IpAddr,
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
@@ -190,7 +218,7 @@ async fn open(
     let offer =
         offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
     let (reply, replies) = sync_channel(1);
-    if !commands.send(SenderCommand::Offer { offer, local, reply }) {
+    if !commands.send(SenderCommand::Offer { offer, viewer, local, reply }) {
         return Err(RequestRefused::unavailable());
     }
     let accepted = replies.recv_timeout(REPLY).map_err(|_| RequestRefused::unavailable())?;
