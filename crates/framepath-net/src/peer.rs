@@ -93,26 +93,20 @@ impl WebrtcPeer {
         let now = Instant::now();
         let mut rtc = new_rtc(&[coding], true, local, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
-        let mut video = None;
-        // No transmission comes before the viewer's first datagram.
-        while let Output::Event(event) = rtc.poll_output()? {
-            match event {
-                Event::MediaAdded(added)
-                    if added.kind == MediaKind::Video && added.direction.is_sending() =>
-                {
-                    video = video.or(Some(added.mid));
-                }
-                _ => {}
-            }
-        }
-        let mid = video.ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
+        let answer = answer.to_sdp_string();
+        // str0m lists its media only by their identifiers, which are in its answer.
+        let mut mids = answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from);
+        let is_video = |mid: &Mid| {
+            let media = rtc.media(*mid);
+            media.is_some_and(|media| media.kind().is_video() && media.direction().is_sending())
+        };
+        let mid = mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
             .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        let answer = answer.to_sdp_string();
         Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
     }
 
