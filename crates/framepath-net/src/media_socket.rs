@@ -16,7 +16,7 @@ const RECEIVE_BUFFER: i32 = 4 << 20;
 /// Largest datagram that is received whole, bytes. WebRTC sends at most about 1,500.
 pub(crate) const LARGEST: usize = 2048;
 
-/// ReceivedItem datagram.
+/// Datagram that was received.
 pub(crate) struct Datagram<'a> {
     pub(crate) source: SocketAddr,
     pub(crate) bytes: &'a [u8],

@@ -134,26 +134,20 @@ impl WebrtcPeer {
         if let Some(viewer) = viewer {
             pin(&mut rtc, viewer);
         }
-        let mut video = None;
-        // No transmission comes before the viewer's first datagram.
-        while let Output::Event(event) = rtc.poll_output()? {
-            match event {
-                Event::MediaAdded(added)
-                    if added.kind == MediaKind::Video && added.direction.is_sending() =>
-                {
-                    video = video.or(Some(added.mid));
-                }
-                _ => {}
-            }
-        }
-        let mid = video.ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
+        let answer = answer.to_sdp_string();
+        // str0m lists its media only by their identifiers, which are in its answer.
+        let mut mids = answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from);
+        let is_video = |mid: &Mid| {
+            let media = rtc.media(*mid);
+            media.is_some_and(|media| media.kind().is_video() && media.direction().is_sending())
+        };
+        let mid = mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
             .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        let answer = answer.to_sdp_string();
         Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
     }
 
@@ -284,4 +278,63 @@ fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)>
         let is_usable = coding != Coding::H264 || spec.format.packetization_mode == Some(1);
         is_usable.then_some((*pt, coding))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::thread::sleep;
+
+    use super::*;
+    use crate::media_socket::LARGEST;
+
+    /// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
+    /// certificates with these SHA-256. Returns whether each end, the viewer first, was connected within two seconds.
+    fn connected(
+        [viewer, sender]: [&Identity; 2],
+        [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
+    ) -> [bool; 2] {
+        let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+        let mut accepted = None;
+        let local = sockets[0].local_addr().unwrap();
+        let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
+            let local = sockets[1].local_addr()?;
+            let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, Coding::H264, sender, local)?;
+            accepted = Some(peer);
+            Ok(answer)
+        });
+        let mut peers = [viewer.unwrap(), accepted.unwrap()];
+        let mut connected = [false; 2];
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until && connected != [true; 2] {
+            for (index, (peer, socket)) in peers.iter_mut().zip(&sockets).enumerate() {
+                let mut buffer = [0; LARGEST];
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    if peer.recv(&datagram, Instant::now()).is_err() {
+                        return connected;
+                    }
+                }
+                let driven = peer.drive(Instant::now(), socket, |event| {
+                    connected[index] |= matches!(event, PeerEvent::Connected);
+                });
+                if driven.is_err() {
+                    return connected;
+                }
+            }
+            sleep(Duration::from_millis(1));
+        }
+        connected
+    }
+
+    #[test]
+    fn a_session_needs_the_certificates_that_both_ends_expect() {
+        let [viewer, sender, other] = [(); 3].map(|()| Identity::new().unwrap());
+        let ends = [&viewer, &sender];
+        let [of_viewer, of_sender] = ends.map(|identity| Some(identity.fingerprint));
+        assert_eq!(connected(ends, [None, None]), [true; 2]);
+        assert_eq!(connected(ends, [of_sender, of_viewer]), [true; 2]);
+        // The end that expects another certificate is never connected.
+        assert!(!connected(ends, [Some(other.fingerprint), None])[0]);
+        assert!(!connected(ends, [None, Some(other.fingerprint)])[1]);
+    }
 }

@@ -79,7 +79,7 @@ pub fn foreign_datagrams_get_no_answer() {
     foreign.connect((Ipv4Addr::LOCALHOST, sending.port)).unwrap();
     foreign.set_nonblocking(true).unwrap();
     // The first bytes of STUN, DTLS, RTP and RTCP, and others; an empty datagram and a large one.
-    let mut send = || {
+    let send = || {
         for first in [0, 1, 20, 22, 63, 64, 128, 200, 255] {
             for size in [0, 1, 12, 20, 28, 200, 3000] {
                 let mut bytes = vec![first; size];
@@ -111,7 +111,7 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
         (format!("file {clip} ! send listen=127.0.0.1:0 token=ä"), "expected printable ASCII"),
         ("test ! send".to_owned(), "takes packets of h264 or vp8, but frames arrive"),
         (
-            format!("file {} ! send", vp9.display()),
+            format!("file {} ! send", vp9),
             "codec vp9 is not supported over WebRTC; supported: h264, vp8",
         ),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),

@@ -17,8 +17,9 @@ static DEFINITION: Definition = Definition::source(
 .args(&[
     Arg::word(
         "url",
-        ValueKind::Text("a WHEP endpoint, such as http://192.168.1.5:8443/whep"),
-        "endpoint of the sender (WHEP over HTTP)",
+        ValueKind::Text("a WHEP endpoint, such as http://192.168.1.5:8443/whep, or a pairing code"),
+        "endpoint of the sender (WHEP over HTTP), or the pairing code that `send` prints (FP1-...): it has the address and the \
+         token, and pins the sender's certificate",
     )
     .known_as(&["location", "uri", "whep-endpoint"]),
     Arg::option(

@@ -72,6 +72,9 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         "framepath: send: waits for `recv http://{}/whep{token}`",
         sender.address()
     );
+    if let Some(code) = sender.pairing() {
+        let _ = writeln!(std::io::stderr(), "framepath: send: or, with a check of both ends' identities, for `recv {code}`");
+    }
     Ok(WhepSink {
         sender,
         wait: hop.count("wait") as usize,
