@@ -73,7 +73,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         sender.address()
     );
     if let Some(code) = sender.pairing() {
-        let _ = writeln!(std::io::stderr(), "framepath: send: or, with a check of both ends' identities, for `recv {code}`");
+        let _ = writeln!(
+            std::io::stderr(),
+            "framepath: send: or, with a check of both ends' identities, for `recv {code}`"
+        );
     }
     Ok(WhepSink {
         sender,
