@@ -100,7 +100,8 @@ impl WebrtcPeer {
             let media = rtc.media(*mid);
             media.is_some_and(|media| media.kind().is_video() && media.direction().is_sending())
         };
-        let mid = mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
+        let mid =
+            mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
             .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;

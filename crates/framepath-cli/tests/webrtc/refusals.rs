@@ -93,7 +93,7 @@ pub fn foreign_datagrams_get_no_answer() {
     };
     send();
     let viewer = sending.watch("latency=5s");
-    sending.until_connected(1);
+    sending.until_begun();
     send();
     assert_eq!(hashes(&wait(viewer, "recv").ended(0).frames()), hashes_of(&clip));
     let answer = foreign.recv(&mut [0; 2000]).unwrap_err();
@@ -110,10 +110,7 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
         (format!("file {clip} ! send listen=8443"), "expected an IP address and a port"),
         (format!("file {clip} ! send listen=127.0.0.1:0 token=ä"), "expected printable ASCII"),
         ("test ! send".to_owned(), "takes packets of h264 or vp8, but frames arrive"),
-        (
-            format!("file {} ! send", vp9),
-            "codec vp9 is not supported over WebRTC; supported: h264, vp8",
-        ),
+        (format!("file {} ! send", vp9), "codec vp9 is not supported over WebRTC; supported: h264, vp8"),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),
         ("recv https://127.0.0.1/whep ! null".to_owned(), "https:// is not supported; expected http://"),
         ("recv http://127.0.0.1:1/whep ! null".to_owned(), "connect to 127.0.0.1:1: Connection refused"),
