@@ -67,17 +67,17 @@ impl Packetizer {
                 payloads.extend(split.into_iter().map(Arc::from));
                 return Ok(payloads);
             }
-            for nal in nals(bytes) {
-                // Parameter sets, each in a packet of its own.
-                if matches!(nal.first().map(|first| first & 0x1f), Some(7 | 8)) {
-                    if nal.len() > LARGEST_PAYLOAD {
-                        let wrong =
-                            format!("a parameter set has {} bytes, at most {LARGEST_PAYLOAD} fit", nal.len());
-                        return Err(WebrtcError::Packetize(wrong));
-                    }
-                    payloads.push(Arc::from(nal));
-                    continue;
+            let is_set = |nal: &&[u8]| matches!(nal.first().map(|first| first & 0x1f), Some(7 | 8));
+            // In front of the rest, so that a receiver sees that a keyframe is whole. Each in a packet of its own.
+            for set in nals(bytes).filter(is_set) {
+                if set.len() > LARGEST_PAYLOAD {
+                    let wrong =
+                        format!("a parameter set has {} bytes, at most {LARGEST_PAYLOAD} fit", set.len());
+                    return Err(WebrtcError::Packetize(wrong));
                 }
+                payloads.push(Arc::from(set));
+            }
+            for nal in nals(bytes).filter(|nal| !is_set(nal)) {
                 let split =
                     self.payloads.packetize(LARGEST_PAYLOAD, nal).map_err(|error| rejected(&error))?;
                 payloads.extend(split.into_iter().map(Arc::from));

@@ -93,7 +93,7 @@ pub fn foreign_datagrams_get_no_answer() {
     };
     send();
     let viewer = sending.watch("latency=5s");
-    sending.until_connected(1);
+    sending.until_begun();
     send();
     assert_eq!(hashes(&wait(viewer, "recv").ended(0).frames()), hashes_of(&clip));
     let answer = foreign.recv(&mut [0; 2000]).unwrap_err();

@@ -62,11 +62,10 @@ impl Sending {
         framepath(&["run", "--quiet", &path]).spawn().unwrap()
     }
 
-    /// Waits until `count` viewers have connected since the start.
-    pub fn until_connected(&self, count: usize) {
-        until("viewers connect", || {
-            self.lines.lock().unwrap().iter().filter(|line| line.ends_with(": connected")).count() >= count
-        });
+    /// Waits until the stream has begun, behind the wait for viewers.
+    pub fn until_begun(&self) {
+        let is_begin = |line: &String| line.contains(": pipeline of ");
+        until("the stream begins", || self.lines.lock().unwrap().iter().any(is_begin));
     }
 
     pub fn signal(&self, signal: Signal) {

@@ -45,7 +45,7 @@ pub fn a_late_viewer_starts_at_a_keyframe() {
     let all = vec![hashes_of(&clip); 5].concat();
     let sending = start(&clip, "rate=50 loop=5", "wait=1");
     let first = sending.watch("latency=5s");
-    sending.until_connected(1);
+    sending.until_begun();
     let late = wait(sending.watch("latency=5s"), "late recv").ended(0);
     let got = hashes(&late.frames());
     let missed = all.len() - got.len();
@@ -63,7 +63,7 @@ pub fn a_killed_viewer_does_not_disturb_another() {
     let all = hashes_of(&clip);
     let sending = start(&clip, "rate=50", "wait=2");
     let (killed, other) = (sending.watch("latency=5s"), sending.watch("latency=5s"));
-    sending.until_connected(2);
+    sending.until_begun();
     signal(&killed, Signal::KILL);
     assert_eq!(wait(killed, "killed recv").code, None);
     assert_eq!(hashes(&wait(other, "other recv").ended(0).frames()), all);
@@ -75,7 +75,7 @@ pub fn a_sender_that_disappears_is_an_error() {
     let clip = h264(folder.path(), "clip.mp4", "0");
     let sending = start(&clip, "rate=10", "wait=1");
     let viewer = sending.watch("timeout=2s");
-    sending.until_connected(1);
+    sending.until_begun();
     sending.signal(Signal::KILL);
     assert_eq!(sending.end().code, None);
     wait(viewer, "recv").ended(1).prints("no datagram from 127.0.0.1:").prints("the sender has disappeared");
@@ -87,7 +87,7 @@ pub fn an_interrupted_sender_ends_its_viewers() {
     let all = hashes_of(&clip);
     let sending = start(&clip, "rate=10", "wait=1");
     let viewer = sending.watch("latency=5s");
-    sending.until_connected(1);
+    sending.until_begun();
     sending.signal(Signal::INT);
     sending.end().ended(130);
     let output = wait(viewer, "recv");
@@ -102,7 +102,7 @@ pub fn an_interrupted_viewer_ends() {
     let clip = h264(folder.path(), "clip.mp4", "0");
     let sending = start(&clip, "rate=25", "wait=1");
     let viewer = sending.watch("");
-    sending.until_connected(1);
+    sending.until_begun();
     signal(&viewer, Signal::INT);
     wait(viewer, "recv").ended(130);
     let output = sending.end().ended(0);
