@@ -2,6 +2,8 @@
 //! `send`: sends packets to viewers over WebRTC.
 
 #[cfg(feature = "net")]
+mod qr_code;
+#[cfg(feature = "net")]
 mod rtp_clock;
 #[cfg(feature = "net")]
 mod whep_sink;
@@ -33,6 +35,12 @@ static DEFINITION: Definition = Definition::sink(
         ValueKind::count(0, 64),
         DefaultValue::Is("0"),
         "number of viewers to wait for before the stream starts, so that they get every frame; 0 does not wait",
+    ),
+    Arg::option(
+        "qr",
+        ValueKind::Flag,
+        DefaultValue::Is("0"),
+        "print the pairing code for `framepath view` as a QR code, too; not with token=",
     ),
 ])
 .known_as(&["webrtcsink", "whipclientsink", "whepserversink", "webrtcbin"]);

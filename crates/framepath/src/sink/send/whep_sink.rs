@@ -15,6 +15,7 @@ use framepath_os::process::signal;
 use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
+use super::qr_code;
 use super::rtp_clock::RtpClock;
 use crate::element::HopPlace;
 use crate::error::StageError;
@@ -73,9 +74,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         sender.address()
     );
     if let Some(code) = sender.pairing() {
+        let picture = if hop.flag("qr") { qr_code::text(&code.to_string()) } else { String::new() };
         let _ = writeln!(
             std::io::stderr(),
-            "framepath: send: or, with a check of both ends' identities, for `recv {code}`"
+            "framepath: send: or, with both ends' certificates checked: framepath view {code}\n{picture}"
         );
     }
     Ok(WhepSink {
