@@ -12,7 +12,7 @@ use crate::element::Element;
 
 static DEFINITION: Definition = Definition::sink(
     "send",
-    "sends packets (h264, vp8) to WebRTC viewers, encrypted; LAN and routed networks: no STUN or TURN",
+    "sends packets (h264, vp8) to WebRTC viewers, encrypted; LAN and routed networks: no STUN/TURN",
 )
 .args(&[
     Arg::option(
