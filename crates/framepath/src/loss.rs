@@ -122,8 +122,9 @@ impl fmt::Display for Loss {
             ),
             LossReason::NetworkFrames { packets } => write!(
                 f,
-                ": {packets} RTP packets did not arrive in time, and the frames up to the next keyframe depend on \
-                 them; raise latency=, or lower the stream's bit rate"
+                ": {packets} RTP packet{} did not arrive in time, and the frames up to the next keyframe depend on \
+                 them; raise latency=, or lower the stream's bit rate",
+                if *packets == 1 { "" } else { "s" }
             ),
             LossReason::Disconnected { gap_ns } => write!(
                 f,

@@ -33,7 +33,7 @@ pub fn without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe() 
         let expected = [&all[..lost], &all[next..]].concat();
         assert_eq!(hashes(&output.frames()), expected);
         let count = FRAMES - expected.len();
-        let output = output.prints(&format!(": lost {count} frames: 1 RTP packets did not arrive in time"));
+        let output = output.prints(&format!(": lost {count} frames: 1 RTP packet did not arrive in time"));
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         sending.end().ended(0);
     }

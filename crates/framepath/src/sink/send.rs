@@ -14,7 +14,7 @@ use crate::element::Element;
 
 static DEFINITION: Definition = Definition::sink(
     "send",
-    "sends packets (h264, vp8) to viewers over WebRTC, encrypted; LAN and routed networks only: no STUN, no TURN",
+    "sends packets (h264, vp8) to WebRTC viewers, encrypted; LAN and routed networks: no STUN/TURN",
 )
 .args(&[
     Arg::option(

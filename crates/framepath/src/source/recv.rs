@@ -12,7 +12,7 @@ use crate::error::StageError;
 
 static DEFINITION: Definition = Definition::source(
     "recv",
-    "packets (h264, vp8) of a WebRTC sender, such as `send`; LAN and routed networks only: no STUN, no TURN",
+    "packets (h264, vp8) of a WebRTC sender such as `send`; LAN and routed networks: no STUN/TURN",
 )
 .args(&[
     Arg::word(

@@ -98,7 +98,7 @@ impl WhepSource {
 
     fn packet(&mut self, frame: &ReassembledFrame, birth_ns: u64) -> Result<Packet, StageError> {
         let first = *self.first_time.get_or_insert(frame.time);
-        let pts = Some(frame.time.wrapping_sub(first).cast_signed());
+        let pts = Some(frame.time.wrapping_sub(first) as i64);
         let meta = FrameMeta { seq: self.next_seq, birth_ns, pts, ..FrameMeta::default() };
         self.next_seq += 1;
         Packet::copied(&frame.bytes, meta, frame.key)
