@@ -26,7 +26,7 @@ help:
 	@echo "make clips    regenerates the committed clips (clips/README.md)"
 
 build:
-	$(CARGO) build --release --locked --features http
+	$(CARGO) build --release --locked --features http,net
 	@$(MAKE) -s -C peers TARGET=$(TARGET)
 
 peers:
@@ -42,16 +42,16 @@ test:
 	@$(MAKE) -s shell-check
 	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
-	$(CARGO) test --workspace --features http --locked --profile checked
+	$(CARGO) test --workspace --features http,net --locked --profile checked
 
 # The last two check the command without the lab and without a window.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --features http --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features http,net --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --features lab --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http,net --no-deps --locked
 
 test-kernel:
 	@tests/vm/install

@@ -25,9 +25,13 @@ mod plugins;
 mod report;
 mod run;
 mod serve;
+#[cfg(feature = "net")]
+mod share;
 mod stages;
 mod top;
 mod trace;
+#[cfg(feature = "net")]
+mod view;
 
 use crate::exit_status::ExitStatus;
 
@@ -35,6 +39,12 @@ use crate::exit_status::ExitStatus;
 pub(crate) enum Command {
     /// Run a path and show how its frames spent their time
     Run(run::RunArgs),
+    /// Send this screen, or the frames of any path, to viewers, encrypted
+    #[cfg(feature = "net")]
+    Share(share::ShareArgs),
+    /// Show what another computer shares
+    #[cfg(feature = "net")]
+    View(view::ViewArgs),
     /// Run experiments and write a report that opens in a browser
     #[cfg(feature = "lab")]
     Lab(lab::LabArgs),
@@ -96,6 +106,10 @@ impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",
+            #[cfg(feature = "net")]
+            Command::Share(_) => "share",
+            #[cfg(feature = "net")]
+            Command::View(_) => "view",
             #[cfg(feature = "lab")]
             Command::Lab(_) => "lab",
             #[cfg(feature = "lab")]
@@ -126,10 +140,13 @@ impl Command {
     }
 
     /// Returns the log level that applies if neither `-v` nor FRAMEPATH_LOG sets one: `error` for `serve`,
-    /// so that the service's log has the reason why a worker died; `off` for the other commands.
+    /// so that the service's log has the reason why a worker died; `info` for `share`, so that the sharing
+    /// person sees who watches; `off` for the other commands.
     pub(crate) fn log_level(&self) -> log::LevelFilter {
         match self {
             Command::Serve(_) => log::LevelFilter::Error,
+            #[cfg(feature = "net")]
+            Command::Share(_) => log::LevelFilter::Info,
             _ => log::LevelFilter::Off,
         }
     }
@@ -138,6 +155,10 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         match self {
             Command::Run(run) => run.run(),
+            #[cfg(feature = "net")]
+            Command::Share(share) => share.run(),
+            #[cfg(feature = "net")]
+            Command::View(view) => view.run(),
             #[cfg(feature = "lab")]
             Command::Lab(lab) => lab.run(),
             #[cfg(feature = "lab")]

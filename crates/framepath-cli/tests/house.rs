@@ -30,7 +30,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-model", &[]),
     ("framepath-os", &["framepath-model"]),
     ("framepath-codec", &["framepath-model", "framepath-os"]),
-    ("framepath", &["framepath-model", "framepath-os", "framepath-codec"]),
+    ("framepath-net", &["framepath-model", "framepath-os"]),
+    ("framepath", &["framepath-model", "framepath-os", "framepath-codec", "framepath-net"]),
     ("framepath-serve", &["framepath-model", "framepath-os", "framepath-codec", "framepath"]),
     ("framepath-trace", &["framepath-model", "framepath-os"]),
     (
@@ -62,6 +63,9 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 /// Crate of test helpers: a dev-dependency of any crate, and no other dependency.
 const TESTKIT: &str = "framepath-testkit";
 
+/// Crate that only the feature `net` brings into the command.
+const OPTIONAL: &str = "framepath-net";
+
 /// Only crate that may depend on the crates of [`CODEC_NAMES`].
 const CODEC_CRATE: &str = "framepath-codec";
 /// Beginnings of the names of crates that bind FFmpeg, dav1d or other C libraries.
@@ -70,6 +74,7 @@ const CODEC_NAMES: &[&str] = &["ffmpeg", "libav", "dav1d", "bindgen"];
 /// Crate roots in which `unsafe` is forbidden.
 const FORBIDS_UNSAFE: &[&str] = &[
     "crates/framepath-model/src/lib.rs",
+    "crates/framepath-net/src/lib.rs",
     "crates/framepath/src/lib.rs",
     "crates/framepath-lab/src/lib.rs",
     "crates/framepath-serve/src/lib.rs",
@@ -222,7 +227,11 @@ fn the_command_is_built_without_the_lab_and_the_window() {
 fn the_number_of_dependencies_is_bounded() {
     let packages = packages(&[]);
     let own = packages.iter().filter(|package| package.starts_with("framepath")).count();
-    assert_eq!(own, MAY_KNOW.len() - 1, "the command is built of all of our crates but one: {packages:?}");
+    let expected = MAY_KNOW.len() - [TESTKIT, OPTIONAL].len();
+    assert_eq!(
+        own, expected,
+        "the command is built of all of our crates but {TESTKIT} and {OPTIONAL}: {packages:?}"
+    );
     let outside = packages.len() - own;
     assert!(
         outside <= MOST_DEPENDENCIES,

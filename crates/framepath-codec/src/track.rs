@@ -151,7 +151,8 @@ impl TrackInfo {
         ParameterSets::new(self.coding(), self.head())
     }
 
-    pub(crate) fn coding(&self) -> Coding {
+    /// Returns the codec as the readers of packets distinguish it.
+    pub fn coding(&self) -> Coding {
         self.codec.coding()
     }
 

@@ -176,7 +176,7 @@ impl Nal {
 /// Iterates over the NAL units between the start codes of `bytes`; each unit has at least one byte.
 /// Zeros at a unit's end belong to the next start code. Bytes before the first start code belong to
 /// no unit.
-pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
     std::iter::from_fn(move || {
         while !rest.is_empty() {

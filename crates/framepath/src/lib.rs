@@ -4,7 +4,8 @@
 //!
 //! This crate touches threads, files, standard input and output, worker processes and their sockets,
 //! V4L2 devices, libraries of plug-ins and of libavfilter, and the name server for `url`; with the
-//! feature `play`, a window; with the feature `x11`, an X server; and with the feature `http`, web servers.
+//! feature `play`, a window; with the feature `x11`, an X server; with the feature `http`, web servers; and with
+//! the feature `net`, TCP and UDP sockets.
 //!
 //! # Frames in a loop
 //!
@@ -80,6 +81,7 @@
 //! # Side effects
 //!
 //! The library installs no signal handler, and changes neither the umask nor FFmpeg's log callback.
+//! The sink `send` prints its address to standard error, and a token that it has made itself.
 //! A program that wants signal handlers calls [`install_signal_handlers`]; a program that wants no
 //! output of FFmpeg calls [`silence_ffmpeg`].
 //! [`Options::stop`] ends one run.

@@ -59,6 +59,11 @@ pub enum LossReason {
     Network,
     /// Files of an image sequence gave no picture: they are empty, are no pictures, or are damaged.
     NoPicture,
+    /// Frames were not handed on, because packets of them, or of frames that they depend on, did not arrive.
+    NetworkFrames {
+        /// Number of packets that did not arrive in time; 0 if only the path was too slow.
+        packets: u64,
+    },
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
     Disconnected {
@@ -76,7 +81,9 @@ impl fmt::Display for Loss {
             LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } | LossReason::TooLate => {
                 ("skipped", "packet")
             }
-            LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
+            LossReason::WorkerDied { .. } | LossReason::Device | LossReason::NetworkFrames { .. } => {
+                ("lost", "frame")
+            }
             LossReason::StateLost { .. } => ("lost", "worker state"),
             LossReason::NoPicture => ("lost", "picture"),
             LossReason::Network => ("lost", "RTP packet"),
@@ -113,6 +120,15 @@ impl fmt::Display for Loss {
             LossReason::NoPicture => f.write_str(": nothing could be decoded from their files"),
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
+            ),
+            LossReason::NetworkFrames { packets: 0 } => f.write_str(
+                ": the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
+            ),
+            LossReason::NetworkFrames { packets } => write!(
+                f,
+                ": {packets} RTP packet{} did not arrive in time, and the frames up to the next keyframe depend on \
+                 them; raise latency=, or lower the stream's bit rate",
+                if *packets == 1 { "" } else { "s" }
             ),
             LossReason::Disconnected { gap_ns } => write!(
                 f,

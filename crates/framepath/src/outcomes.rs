@@ -38,6 +38,9 @@ pub(crate) struct Outcomes {
 pub(crate) struct NetworkStats {
     /// Number of packets of the network (RTP) that were lost.
     pub(crate) lost: AtomicU64,
+    /// Number of frames that a source dropped because packets of them were lost, or of frames that they depend on; 0
+    /// for a source that hands on damaged frames.
+    pub(crate) lost_frames: AtomicU64,
     /// Number of times that the connection was lost and made again.
     pub(crate) reconnects: AtomicU64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection

@@ -18,6 +18,7 @@ fn built_in() -> [Element; 32] {
         source::file::element(),
         source::url::element(),
         source::url::rtp::element(),
+        source::recv::element(),
         source::raw::element(),
         source::test::element(),
         source::v4l2::element(),
@@ -45,6 +46,7 @@ fn built_in() -> [Element; 32] {
         sink::png::element(),
         sink::pgm::element(),
         sink::play::element(),
+        sink::send::element(),
         queue::element(),
         tee::element(),
     ]

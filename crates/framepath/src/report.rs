@@ -171,6 +171,9 @@ impl PlayReport {
 pub struct NetworkReport {
     /// Number of packets of the network (RTP) that were lost.
     pub lost: u64,
+    /// Number of frames that the source dropped because packets of them were lost, or of frames that they depend on; 0
+    /// for a source that hands on damaged frames.
+    pub lost_frames: u64,
     /// Number of times that the connection was lost and made again.
     pub reconnects: u64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
@@ -180,9 +183,10 @@ pub struct NetworkReport {
 
 impl NetworkReport {
     pub(crate) fn of(stats: &NetworkStats) -> NetworkReport {
-        let [lost, reconnects, gap_ns] =
-            [&stats.lost, &stats.reconnects, &stats.gap_ns].map(|value| value.load(Ordering::Relaxed));
-        NetworkReport { lost, reconnects, gap_ns }
+        let NetworkStats { lost, lost_frames, reconnects, gap_ns } = stats;
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        let (lost, lost_frames) = (load(lost), load(lost_frames));
+        NetworkReport { lost, lost_frames, reconnects: load(reconnects), gap_ns: load(gap_ns) }
     }
 }
 
@@ -294,10 +298,12 @@ impl Report {
             let hop = self.hops[0].text.clone();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
         }
-        let NetworkReport { lost, reconnects, gap_ns } = self.network;
-        for (count, reason) in
-            [(lost, LossReason::Network), (reconnects, LossReason::Disconnected { gap_ns })]
-        {
+        let NetworkReport { lost, lost_frames, reconnects, gap_ns } = self.network;
+        let packets = match lost_frames {
+            0 => (lost, LossReason::Network),
+            frames => (frames, LossReason::NetworkFrames { packets: lost }),
+        };
+        for (count, reason) in [packets, (reconnects, LossReason::Disconnected { gap_ns })] {
             if count > 0 {
                 losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
             }

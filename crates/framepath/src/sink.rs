@@ -9,5 +9,6 @@ pub(crate) mod pgm;
 pub(crate) mod play;
 pub(crate) mod png;
 pub(crate) mod raw;
+pub(crate) mod send;
 pub(crate) mod unheld;
 pub(crate) mod y4m;

@@ -6,6 +6,7 @@ pub(crate) mod fixture;
 mod pace;
 pub(crate) mod pattern;
 pub(crate) mod raw;
+pub(crate) mod recv;
 mod refill;
 pub(crate) mod screen;
 pub(crate) mod test;

@@ -43,6 +43,9 @@ Exit code:
   130  SIGINT (Ctrl-C) or SIGTERM: frames in flight have 0.4 s to be delivered. A second
        signal ends the program immediately";
 
+/// Ledger rows per thread, if no option says otherwise.
+const ROWS: u32 = 65_536;
+
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct RunArgs {
@@ -81,7 +84,7 @@ pub(crate) struct RunArgs {
 
     /// Maximum number of ledger rows per thread (1 to 67108864); newer rows overwrite the oldest. Without
     /// effect with --ledger off
-    #[arg(long, value_name = "N", default_value_t = 65_536,
+    #[arg(long, value_name = "N", default_value_t = ROWS,
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
@@ -162,6 +165,24 @@ impl Outputs {
 }
 
 impl RunArgs {
+    /// Returns the arguments of a command that runs the path `text` and has no option but `--quiet`.
+    #[cfg(feature = "net")]
+    pub(super) fn of_path(text: String, quiet: bool) -> RunArgs {
+        RunArgs {
+            path: vec![text],
+            ledger: Ledger::Full,
+            csv: None,
+            trace: None,
+            report: None,
+            json: None,
+            frames: None,
+            rows: ROWS,
+            strict: false,
+            quiet,
+            count: false,
+        }
+    }
+
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let text = text_of(&self.path);
         let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;

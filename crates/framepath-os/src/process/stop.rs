@@ -144,7 +144,7 @@ pub(crate) fn overdue() -> bool {
 }
 
 /// Returns the run that the calling thread entered last; `None` if the thread is in no run.
-pub(crate) fn current() -> Option<Stop> {
+pub fn current() -> Option<Stop> {
     ENTERED.with_borrow(|entered| entered.last().cloned())
 }
 

@@ -53,7 +53,7 @@ static DEFINITION: Definition = Definition::source("url", "packets of one video 
     .known_as(&["rtspsrc", "rtspsrc2", "souphttpsrc", "curlhttpsrc", "urisourcebin"]);
 
 /// The option `latency` of a source that receives datagrams.
-const LATENCY: Arg = Arg::option(
+pub(super) const LATENCY: Arg = Arg::option(
     "latency",
     ValueKind::Duration,
     DefaultValue::Is("100ms"),

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath share`: sends this screen, or the frames of any path, to viewers.
+
+use crate::command::run::RunArgs;
+use crate::exit_status::ExitStatus;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath share                                this screen, for viewers on this computer
+  framepath share --listen 192.168.1.5:8443      for viewers on the network
+  framepath share 'v4l2 /dev/video0'             a camera
+  framepath share 'file film.mkv rate=25 ! decode'
+
+The command prints a pairing code and its QR code; the viewer runs `framepath view CODE`. The
+code has the address, the fingerprint of this sender's certificate and a secret, which is
+new for each run. Everything is encrypted (DTLS, SRTP). Who knows the code can watch: give it
+to nobody else. Each viewer that comes or goes is a line on standard error. Ctrl-C ends it
+for all viewers.
+
+The same as a path:
+  framepath run 'screen ! convert format=yuv420p ! encode h264 ! send qr=yes'
+
+LAN and routed networks only: no STUN, no TURN.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ShareArgs {
+    /// Source of the frames, and stages behind it, as in `framepath run`, without a sink
+    #[arg(value_name = "PATH", default_value = "screen")]
+    path: String,
+
+    /// IP address and port for viewers; the default is this computer only, 0.0.0.0 is all networks
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
+    listen: String,
+
+    /// Bits per second of the video
+    #[arg(long, value_name = "BITS", default_value = "8M")]
+    bitrate: String,
+
+    /// Print no summary at the end
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl ShareArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        let quote = framepath::path::quote;
+        let ShareArgs { path, listen, bitrate, quiet } = self;
+        let [listen, bitrate] = [&listen, &bitrate].map(|word| quote(word));
+        let path = format!(
+            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate} ! send listen={listen} qr=yes"
+        );
+        RunArgs::of_path(path, quiet).run()
+    }
+}

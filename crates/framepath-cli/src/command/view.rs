@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath view`: shows what another computer shares.
+
+use crate::command::run::RunArgs;
+use crate::exit_status::ExitStatus;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath view FP1-ATAKQAIFED5QAAIC...                      the code that `framepath share` prints
+  framepath view http://192.168.1.5:8443/whep --token secret  another WHEP server
+
+A code proves both ends to each other. With an address, the connection is encrypted, but
+whoever can change it on the way can take the sender's place. The video is decoded in a
+sandboxed process. q closes the window.
+
+The same as a path:
+  framepath run 'recv CODE ! decode host=process ! play'";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ViewArgs {
+    /// Pairing code, or the address of a WHEP endpoint
+    #[arg(value_name = "CODE|URL")]
+    from: String,
+
+    /// Secret that the server at the address requires
+    #[arg(long, value_name = "TOKEN")]
+    token: Option<String>,
+
+    /// Print no summary at the end
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl ViewArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        let quote = framepath::path::quote;
+        let token = self.token.map_or_else(String::new, |token| format!(" token={}", quote(&token)));
+        let path = format!("recv {}{token} ! decode host=process ! play", quote(&self.from));
+        RunArgs::of_path(path, self.quiet).run()
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clips of the tests, and the hashes of their frames.
+
+use std::path::{Path, PathBuf};
+
+/// Number of frames of a clip.
+pub const FRAMES: usize = 100;
+/// Number of frames from one keyframe to the next.
+pub const GROUP: usize = 25;
+
+/// Makes a clip of H.264, with `b_frames` B frames in a row, in `folder`. The file's name decides the container.
+pub fn h264(folder: &Path, name: &str, b_frames: &str) -> PathBuf {
+    let coding =
+        ["-c:v", "libx264", "-preset", "veryfast", "-bf", b_frames, "-sc_threshold", "0", "-b:v", "2M"];
+    make(folder, name, &coding)
+}
+
+/// Makes a clip of VP8 in `folder`.
+pub fn vp8(folder: &Path) -> PathBuf {
+    make(folder, "clip.webm", &["-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-b:v", "2M"])
+}
+
+fn make(folder: &Path, name: &str, coding: &[&str]) -> PathBuf {
+    let clip = folder.join(name);
+    let source = format!("testsrc2=size=320x180:rate=25:duration={}", FRAMES / 25);
+    let group = GROUP.to_string();
+    let file = ["-pix_fmt", "yuv420p", "-g", &group, "-keyint_min", &group, clip.to_str().unwrap()];
+    framepath_testkit::ffmpeg(&[&["-f", "lavfi", "-i", &source][..], coding, &file].concat());
+    clip
+}
+
+/// Returns the hashes of the frames in framemd5 lines.
+pub fn hashes(lines: &[String]) -> Vec<String> {
+    lines.iter().map(|line| line.rsplit(',').next().unwrap().trim().to_owned()).collect()
+}
+
+/// Returns the hashes of all frames of the file `clip`.
+pub fn hashes_of(clip: &Path) -> Vec<String> {
+    let path = format!("file {} ! decode ! framemd5 -", clip.display());
+    let all = hashes(&framepath_testkit::run(&["run", "--quiet", &path]).ended(0).frames());
+    assert_eq!(all.len(), FRAMES);
+    all
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets that are lost on the way.
+
+use framepath_testkit::wait;
+
+use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of};
+use crate::proxy::Proxy;
+use crate::sender::start;
+
+pub fn a_lost_packet_is_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=50", "wait=1");
+    let proxy = Proxy::start(sending.port, 30);
+    let output = wait(sending.watch_at(&proxy.url, "latency=5s"), "recv").ended(0);
+    assert_eq!(proxy.end(), 1);
+    assert_eq!(hashes(&output.frames()), hashes_of(&clip));
+    assert_eq!(output.stderr, "");
+    sending.end().ended(0);
+}
+
+pub fn without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    // A frame inside a group, and a keyframe.
+    for lost in [30, 2 * GROUP] {
+        let sending = start(&clip, "rate=50", "wait=1");
+        let proxy = Proxy::start(sending.port, lost);
+        let output = wait(sending.watch_at(&proxy.url, "latency=0s"), "recv").ended(3);
+        assert_eq!(proxy.end(), 1);
+        let next = (lost / GROUP + 1) * GROUP;
+        let expected = [&all[..lost], &all[next..]].concat();
+        assert_eq!(hashes(&output.frames()), expected);
+        let count = FRAMES - expected.len();
+        let output = output.prints(&format!(": lost {count} frames: 1 RTP packet did not arrive in time"));
+        assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+        sending.end().ended(0);
+    }
+}

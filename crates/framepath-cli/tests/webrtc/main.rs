@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! WebRTC from `send` to `recv`: every frame, viewers that join and leave, refusals, and losses on the way. All
+//! addresses are on the loopback interface.
+
+mod clip;
+mod losses;
+mod proxy;
+mod refusals;
+mod sender;
+mod viewers;
+
+framepath_testkit::tests!(
+    viewers::all_frames_of_a_clip_arrive,
+    viewers::two_viewers_get_all_frames,
+    viewers::a_late_viewer_starts_at_a_keyframe,
+    viewers::a_killed_viewer_does_not_disturb_another,
+    viewers::a_sender_that_disappears_is_an_error,
+    viewers::an_interrupted_sender_ends_its_viewers,
+    viewers::an_interrupted_viewer_ends,
+    refusals::a_viewer_without_the_token_is_refused,
+    refusals::requests_that_are_not_whep_are_refused,
+    refusals::foreign_datagrams_get_no_answer,
+    refusals::wrong_arguments_are_errors_that_say_what_is_right,
+    losses::a_lost_packet_is_sent_again,
+    losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
+);

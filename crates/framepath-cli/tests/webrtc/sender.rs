@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Running `send`, and its viewers.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+
+use framepath_testkit::{CommandOutput, framepath, until, wait};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Running command that sends a clip.
+pub struct Sending {
+    child: Child,
+    /// Endpoint: `http://127.0.0.1:PORT/whep`.
+    pub url: String,
+    pub port: u16,
+    pub token: String,
+    /// Lines of standard error so far.
+    lines: Arc<Mutex<Vec<String>>>,
+    reader: JoinHandle<()>,
+}
+
+/// Starts to send `clip` to the viewers that connect; `options` are those of `file` and of `send`.
+pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
+    let path = format!("file {} {file} ! send listen=127.0.0.1:0 {send}", clip.display());
+    let mut child = framepath(&["run", "-v", "--quiet", &path]).spawn().unwrap();
+    let lines = Arc::<Mutex<Vec<String>>>::default();
+    let (stderr, read) = (BufReader::new(child.stderr.take().unwrap()), lines.clone());
+    let reader = thread::spawn(move || {
+        for line in stderr.lines() {
+            read.lock().unwrap().push(line.unwrap());
+        }
+    });
+    let mut found = None;
+    until("send prints its address", || {
+        let lines = lines.lock().unwrap();
+        let line = lines
+            .iter()
+            .find_map(|line| line.split_once("waits for `recv "))
+            .map(|(_, rest)| rest.to_owned());
+        assert!(line.is_some() || !reader.is_finished(), "{lines:#?}");
+        found = line;
+        found.is_some()
+    });
+    let found = found.unwrap();
+    let (url, token) = found.trim_end_matches('`').split_once(" token=").unwrap();
+    let port = url.split(['/', ':']).find_map(|part| part.parse().ok()).unwrap();
+    Sending { url: url.to_owned(), token: token.to_owned(), port, child, lines, reader }
+}
+
+impl Sending {
+    /// Starts a viewer that hashes the decoded frames; `options` are those of `recv`.
+    pub fn watch(&self, options: &str) -> Child {
+        self.watch_at(&self.url, options)
+    }
+
+    /// Starts a viewer that connects by another address.
+    pub fn watch_at(&self, url: &str, options: &str) -> Child {
+        let path = format!("recv {url} token={} {options} ! decode ! framemd5 -", self.token);
+        framepath(&["run", "--quiet", &path]).spawn().unwrap()
+    }
+
+    /// Waits until the stream has begun, behind the wait for viewers.
+    pub fn until_begun(&self) {
+        let is_begin = |line: &String| line.contains(": pipeline of ");
+        until("the stream begins", || self.lines.lock().unwrap().iter().any(is_begin));
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        self::signal(&self.child, signal);
+    }
+
+    /// Waits for the end.
+    pub fn end(self) -> CommandOutput {
+        let output = wait(self.child, "send");
+        self.reader.join().unwrap();
+        let stderr = self.lines.lock().unwrap().join("\n");
+        CommandOutput { stderr, ..output }
+    }
+}
+
+/// Sends a signal to a command.
+pub fn signal(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Viewers that watch, join late, leave, and are left.
+
+use framepath_testkit::wait;
+use rustix::process::Signal;
+
+use crate::clip::{GROUP, h264, hashes, hashes_of, vp8};
+use crate::sender::{signal, start};
+
+pub fn all_frames_of_a_clip_arrive() {
+    let folder = tempfile::tempdir().unwrap();
+    let clips = [
+        h264(folder.path(), "clip.h264", "0"),
+        // Lengths in place of start codes, and parameter sets in the file's head only.
+        h264(folder.path(), "clip.mp4", "0"),
+        h264(folder.path(), "order.mp4", "2"),
+        vp8(folder.path()),
+    ];
+    for clip in clips {
+        let all = hashes_of(&clip);
+        let sending = start(&clip, "rate=100", "wait=1");
+        let viewer = sending.watch("latency=5s");
+        let output = wait(viewer, "recv").ended(0);
+        assert_eq!(hashes(&output.frames()), all, "{}", clip.display());
+        assert_eq!(output.stderr, "");
+        sending.end().ended(0);
+    }
+}
+
+pub fn two_viewers_get_all_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=100", "wait=2");
+    let viewers = [sending.watch("latency=5s"), sending.watch("latency=5s")];
+    for viewer in viewers {
+        assert_eq!(hashes(&wait(viewer, "recv").ended(0).frames()), all);
+    }
+    sending.end().ended(0);
+}
+
+pub fn a_late_viewer_starts_at_a_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = vec![hashes_of(&clip); 5].concat();
+    let sending = start(&clip, "rate=50 loop=5", "wait=1");
+    let first = sending.watch("latency=5s");
+    sending.until_begun();
+    let late = wait(sending.watch("latency=5s"), "late recv").ended(0);
+    let got = hashes(&late.frames());
+    let missed = all.len() - got.len();
+    assert!(missed >= GROUP && missed % GROUP == 0 && !got.is_empty(), "{} frames", got.len());
+    assert_eq!(got, all[missed..]);
+    // A viewer that joins late has lost nothing, and the first viewer neither.
+    assert_eq!(late.stderr, "");
+    assert_eq!(hashes(&wait(first, "first recv").ended(0).frames()), all);
+    sending.end().ended(0);
+}
+
+pub fn a_killed_viewer_does_not_disturb_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=50", "wait=2");
+    let (killed, other) = (sending.watch("latency=5s"), sending.watch("latency=5s"));
+    sending.until_begun();
+    signal(&killed, Signal::KILL);
+    assert_eq!(wait(killed, "killed recv").code, None);
+    assert_eq!(hashes(&wait(other, "other recv").ended(0).frames()), all);
+    sending.end().ended(0);
+}
+
+pub fn a_sender_that_disappears_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=10", "wait=1");
+    let viewer = sending.watch("timeout=2s");
+    sending.until_begun();
+    sending.signal(Signal::KILL);
+    assert_eq!(sending.end().code, None);
+    wait(viewer, "recv").ended(1).prints("no datagram from 127.0.0.1:").prints("the sender has disappeared");
+}
+
+pub fn an_interrupted_sender_ends_its_viewers() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=10", "wait=1");
+    let viewer = sending.watch("latency=5s");
+    sending.until_begun();
+    sending.signal(Signal::INT);
+    sending.end().ended(130);
+    let output = wait(viewer, "recv");
+    // Without a single frame, the viewer's run fails.
+    let got = hashes(&output.frames());
+    assert_eq!(output.code, Some(i32::from(got.is_empty())), "{output:?}");
+    assert_eq!(got, all[..got.len()]);
+}
+
+pub fn an_interrupted_viewer_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=25", "wait=1");
+    let viewer = sending.watch("");
+    sending.until_begun();
+    signal(&viewer, Signal::INT);
+    wait(viewer, "recv").ended(130);
+    let output = sending.end().ended(0);
+    assert!(output.stderr.contains(": left"), "{}", output.stderr);
+}

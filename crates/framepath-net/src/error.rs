@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Errors of senders and receivers.
+
+use std::io;
+use std::net::SocketAddr;
+
+use str0m::RtcError;
+
+/// Reason why a sender or receiver could not start, or why it stopped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WebrtcError {
+    /// A system call failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// The operation and its object.
+        what: String,
+        /// Error that the system returned.
+        #[source]
+        error: io::Error,
+    },
+    /// The URL is not one of a WHEP endpoint that this crate can reach.
+    #[error("{url}: {wrong}; expected http://HOST:PORT/PATH")]
+    Url {
+        /// The URL.
+        url: String,
+        /// Description of the mistake.
+        wrong: &'static str,
+    },
+    /// The other end does not speak HTTP, or did not answer in time.
+    #[error("{0}")]
+    Http(String),
+    /// The server refused the request.
+    #[error("the server refuses the request: HTTP status {status}{advice}")]
+    Refused {
+        /// HTTP status code.
+        status: u16,
+        /// Advice for the user, after a semicolon; may be empty.
+        advice: &'static str,
+    },
+    /// The session description of the other end is invalid, or describes no video that can be received.
+    #[error("session description: {0}")]
+    Description(String),
+    /// The WebRTC session failed.
+    #[error("WebRTC: {0}")]
+    Session(#[from] RtcError),
+    /// No datagram of the other end arrived for the whole timeout.
+    #[error(
+        "no datagram from {peer} for {seconds} s; the sender has disappeared, or a firewall drops its datagrams (UDP)"
+    )]
+    Silent {
+        /// Address of the HTTP server.
+        peer: SocketAddr,
+        /// The timeout.
+        seconds: f64,
+    },
+    /// The codec cannot be sent over WebRTC.
+    #[error("codec {0} is not supported over WebRTC; supported: h264, vp8")]
+    Codec(String),
+    /// OpenSSL cannot make a certificate.
+    #[error("OpenSSL cannot make a certificate")]
+    Certificate,
+    /// OpenSSL fails.
+    #[error("OpenSSL: {0}")]
+    OpenSsl(#[from] openssl::error::ErrorStack),
+    /// The text looks like a pairing code, and is none.
+    #[error(transparent)]
+    Pairing(#[from] crate::pairing::PairingError),
+    /// A frame cannot be split into packets.
+    #[error("packetise a frame: {0}")]
+    Packetize(String),
+    /// A signal or a stop request ended the wait.
+    #[error("canceled")]
+    Canceled,
+}
+
+impl WebrtcError {
+    /// Returns a function that makes the error of a failed system call from the operation `what`.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> WebrtcError {
+        let what = what.into();
+        move |error| WebrtcError::Io { what, error }
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connection for `hyper` without an asynchronous runtime: one thread drives one connection.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use hyper::body::{Body, Bytes, Incoming};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use rustix::event::PollFlags;
+
+use crate::error::WebrtcError;
+use crate::wake_event::{WakeEvent, wait};
+
+/// Readiness of the socket that a connection waits for.
+#[derive(Default)]
+struct Interest {
+    /// Bits [`READ`] and [`WRITE`].
+    flags: AtomicU8,
+    /// True if the connection can go on without the socket.
+    woken: AtomicBool,
+}
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+
+impl Wake for Interest {
+    fn wake(self: Arc<Self>) {
+        self.woken.store(true, Ordering::Release);
+    }
+}
+
+/// Non-blocking connection, and the interest that [`drive`] waits for.
+pub(crate) struct HttpStream {
+    stream: TcpStream,
+    interest: Arc<Interest>,
+}
+
+/// Handle by which [`drive`] waits for the socket of an [`HttpStream`].
+pub(crate) struct HttpWait {
+    stream: TcpStream,
+    interest: Arc<Interest>,
+}
+
+/// Makes `stream` non-blocking, for `hyper` and for [`drive`].
+///
+/// # Errors
+/// From fcntl(2).
+pub(crate) fn split(stream: TcpStream) -> io::Result<(HttpStream, HttpWait)> {
+    stream.set_nonblocking(true)?;
+    let interest = Arc::<Interest>::default();
+    let wait = HttpWait { stream: stream.try_clone()?, interest: interest.clone() };
+    Ok((HttpStream { stream, interest }, wait))
+}
+
+impl HttpStream {
+    fn poll<T>(&self, flag: u8, done: io::Result<T>) -> Poll<io::Result<T>> {
+        match done {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.interest.flags.fetch_or(flag, Ordering::Relaxed);
+                Poll::Pending
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {
+                self.interest.woken.store(true, Ordering::Release);
+                Poll::Pending
+            }
+            done => Poll::Ready(done),
+        }
+    }
+}
+
+impl Read for HttpStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        mut buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut bytes = [0; 4096];
+        let most = bytes.len().min(buffer.remaining());
+        let read = self.stream.read(&mut bytes[..most]);
+        self.poll(READ, read).map_ok(|len| buffer.put_slice(&bytes[..len]))
+    }
+}
+
+impl Write for HttpStream {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = self.stream.write(bytes);
+        self.poll(WRITE, written)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.stream.shutdown(std::net::Shutdown::Write))
+    }
+}
+
+/// Runs `future`, which uses the connection of `http`, to its end. Returns `None` if `deadline` passes or `stopped`
+/// returns true first; it is checked when `stop` is set, and every time that the connection gets further.
+///
+/// # Errors
+/// From poll(2).
+pub(crate) fn drive<F: Future>(
+    future: F,
+    http: &HttpWait,
+    deadline: Instant,
+    stop: &WakeEvent,
+    stopped: impl Fn() -> bool,
+) -> Result<Option<F::Output>, WebrtcError> {
+    let mut future = pin!(future);
+    let waker = Waker::from(http.interest.clone());
+    let mut context = Context::from_waker(&waker);
+    loop {
+        http.interest.flags.store(0, Ordering::Relaxed);
+        http.interest.woken.store(false, Ordering::Relaxed);
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Ok(Some(output));
+        }
+        if stopped() || Instant::now() >= deadline {
+            return Ok(None);
+        }
+        if http.interest.woken.load(Ordering::Acquire) {
+            continue;
+        }
+        let interest = http.interest.flags.load(Ordering::Relaxed);
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::IN, interest & READ != 0);
+        flags.set(PollFlags::OUT, interest & WRITE != 0);
+        wait(stop, &http.stream, flags, Some(deadline))?;
+    }
+}
+
+/// Reads a body as text, at most `most` bytes. Returns `None` if it is longer or not UTF-8.
+///
+/// # Errors
+/// The connection ended, or the other end violated HTTP.
+pub(crate) async fn text_of(mut body: Incoming, most: usize) -> Result<Option<String>, hyper::Error> {
+    let mut text = Vec::new();
+    while let Some(frame) = std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        let data: Bytes = frame?.into_data().unwrap_or_default();
+        if text.len() + data.len() > most {
+            return Ok(None);
+        }
+        text.extend_from_slice(&data);
+    }
+    Ok(String::from_utf8(text).ok())
+}

@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One end of a WebRTC session: str0m's `Rtc`, with our clock and socket.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use framepath_model::access_unit::Coding;
+use openssl::sha::sha256;
+use str0m::change::{SdpAnswer, SdpOffer};
+use str0m::crypto::dtls::DtlsCert;
+use str0m::crypto::{Fingerprint, from_feature_flags};
+use str0m::format::Codec;
+use str0m::media::{Direction, KeyframeRequestKind, MediaKind, Mid, Pt};
+use str0m::net::{Protocol, Receive};
+use str0m::rtp::RtpWrite;
+use str0m::{Candidate, Event, Input, Output, Rtc};
+
+use crate::error::WebrtcError;
+use crate::media_socket::{Datagram, MediaSocket};
+use crate::pairing::FINGERPRINT;
+
+/// Number of sent packets that are kept to be sent again, and their maximum age.
+const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
+
+/// Event of a session.
+pub(crate) enum PeerEvent {
+    /// Both ends have authenticated each other by DTLS.
+    Connected,
+    /// The other end has left.
+    Closed,
+    /// The viewer asks for a keyframe.
+    KeyframeRequest,
+    /// An RTP packet of the video arrived.
+    Packet {
+        /// Sequence number, extended so that it never wraps.
+        seq: u64,
+        /// RTP timestamp, 90 kHz, extended so that it never wraps.
+        time: u64,
+        marker: bool,
+        payload: Arc<[u8]>,
+    },
+}
+
+/// Certificate and key of one end, and the SHA-256 of the certificate.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    certificate: DtlsCert,
+    pub(crate) fingerprint: [u8; FINGERPRINT],
+}
+
+impl Identity {
+    /// Makes a new certificate, which signs itself.
+    ///
+    /// # Errors
+    /// OpenSSL fails.
+    pub(crate) fn new() -> Result<Identity, WebrtcError> {
+        let certificate = from_feature_flags().dtls_provider.generate_certificate();
+        let certificate = certificate.ok_or(WebrtcError::Certificate)?;
+        let fingerprint = sha256(&certificate.certificate);
+        Ok(Identity { certificate, fingerprint })
+    }
+}
+
+/// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
+fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
+    let bytes = fingerprint.to_vec();
+    rtc.direct_api().set_remote_fingerprint(Fingerprint { hash_func: "sha-256".to_owned(), bytes });
+}
+
+/// One end of a session with a single video.
+pub(crate) struct WebrtcPeer {
+    rtc: Rtc,
+    /// Address of the socket, as the other end knows it.
+    local: SocketAddr,
+    mid: Mid,
+    pt: Pt,
+    coding: Coding,
+    /// Time at which the session wants to be driven without an input.
+    deadline: Instant,
+}
+
+fn description(error: impl std::fmt::Display) -> WebrtcError {
+    WebrtcError::Description(error.to_string())
+}
+
+fn coding_of(codec: Codec) -> Option<Coding> {
+    match codec {
+        Codec::H264 => Some(Coding::H264),
+        Codec::Vp8 => Some(Coding::Vp8),
+        _ => None,
+    }
+}
+
+/// Makes a session without media, with the candidate `local`.
+fn new_rtc(
+    codings: &[Coding],
+    ice_lite: bool,
+    identity: &Identity,
+    local: SocketAddr,
+    now: Instant,
+) -> Result<Rtc, WebrtcError> {
+    let mut rtc = Rtc::builder()
+        .set_dtls_cert(identity.certificate.clone())
+        .set_crypto_provider(Arc::new(from_feature_flags()))
+        .set_rtp_mode(true)
+        .set_ice_lite(ice_lite)
+        .clear_codecs()
+        .enable_h264(codings.contains(&Coding::H264))
+        .enable_vp8(codings.contains(&Coding::Vp8))
+        .build(now);
+    let candidate = Candidate::host(local, "udp").map_err(description)?;
+    rtc.add_local_candidate(candidate);
+    Ok(rtc)
+}
+
+impl WebrtcPeer {
+    /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`, and has the certificate with
+    /// the SHA-256 `viewer`; without it, the one that the offer names. Returns the session, and the answer's text.
+    ///
+    /// # Errors
+    /// The offer is not valid, or the viewer cannot receive the codec.
+    pub(crate) fn accept(
+        offer: &str,
+        viewer: Option<[u8; FINGERPRINT]>,
+        coding: Coding,
+        identity: &Identity,
+        local: SocketAddr,
+    ) -> Result<(WebrtcPeer, String), WebrtcError> {
+        let offer = SdpOffer::from_sdp_string(offer).map_err(description)?;
+        let now = Instant::now();
+        let mut rtc = new_rtc(&[coding], true, identity, local, now)?;
+        let answer = rtc.sdp_api().accept_offer(offer)?;
+        if let Some(viewer) = viewer {
+            pin(&mut rtc, viewer);
+        }
+        let answer = answer.to_sdp_string();
+        // str0m lists its media only by their identifiers, which are in its answer.
+        let mut mids = answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from);
+        let is_video = |mid: &Mid| {
+            let media = rtc.media(*mid);
+            media.is_some_and(|media| media.kind().is_video() && media.direction().is_sending())
+        };
+        let mid =
+            mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
+        let pt = payload_type(&rtc, mid, &[coding])
+            .map(|(pt, _)| pt)
+            .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
+        if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
+            stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
+        }
+        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
+    }
+
+    /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
+    /// returns. The sender has the certificate with the SHA-256 `sender`; without it, the one that the answer names.
+    ///
+    /// # Errors
+    /// The error of `exchange`; the answer is not valid, or has no video that can be received.
+    pub(crate) fn offer(
+        sender: Option<[u8; FINGERPRINT]>,
+        identity: &Identity,
+        local: SocketAddr,
+        exchange: impl FnOnce(String) -> Result<String, WebrtcError>,
+    ) -> Result<WebrtcPeer, WebrtcError> {
+        let codings = [Coding::H264, Coding::Vp8];
+        let now = Instant::now();
+        let mut rtc = new_rtc(&codings, false, identity, local, now)?;
+        let mut changes = rtc.sdp_api();
+        let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
+        let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
+        let answer = exchange(offer.to_sdp_string())?;
+        let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
+        rtc.sdp_api().accept_answer(pending, answer)?;
+        if let Some(sender) = sender {
+            pin(&mut rtc, sender);
+        }
+        let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
+            description("the answer has no video that can be received; supported: h264, vp8")
+        })?;
+        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now })
+    }
+
+    /// Returns the codec of the video.
+    pub(crate) fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// Returns the time at which [`drive`](WebrtcPeer::drive) has to be called if nothing else happens.
+    pub(crate) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Returns false once the session is closed and has sent its last datagram.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.rtc.is_alive()
+    }
+
+    /// Passes on a datagram. Returns false if it belongs to another session, or to none.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub(crate) fn recv(&mut self, arrival: &Datagram<'_>, now: Instant) -> Result<bool, WebrtcError> {
+        let received = Receive::new(Protocol::Udp, arrival.source, self.local, arrival.bytes);
+        // Anyone can send bytes that belong to none of the protocols.
+        let Ok(received) = received else { return Ok(false) };
+        let input = Input::Receive(now, received);
+        if !self.rtc.accepts(&input) {
+            return Ok(false);
+        }
+        self.rtc.handle_input(input)?;
+        Ok(true)
+    }
+
+    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
+    pub(crate) fn write(&mut self, seq: u64, time: u32, marker: bool, payload: Arc<[u8]>, now: Instant) {
+        let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
+        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
+            stream.write_rtp(write);
+        }
+    }
+
+    /// Asks the sender for a keyframe.
+    pub(crate) fn request_keyframe(&mut self) {
+        if let Some(stream) = self.rtc.direct_api().stream_rx_by_mid(self.mid, None) {
+            stream.request_keyframe(KeyframeRequestKind::Pli);
+        }
+    }
+
+    /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
+    pub(crate) fn close(&mut self) {
+        if self.rtc.close().is_err() {
+            self.rtc.disconnect();
+        }
+    }
+
+    /// Lets the session work up to `now`, sends its datagrams, and calls `take` for each event.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub(crate) fn drive(
+        &mut self,
+        now: Instant,
+        socket: &MediaSocket,
+        mut take: impl FnMut(PeerEvent),
+    ) -> Result<(), WebrtcError> {
+        self.rtc.handle_input(Input::Timeout(now))?;
+        loop {
+            match self.rtc.poll_output()? {
+                Output::Timeout(at) => {
+                    self.deadline = at;
+                    return Ok(());
+                }
+                Output::Transmit(transmit) => socket.send(transmit.destination, &transmit.contents),
+                Output::Event(Event::Connected) => take(PeerEvent::Connected),
+                Output::Event(Event::Closed) => take(PeerEvent::Closed),
+                Output::Event(Event::KeyframeRequest(_)) => take(PeerEvent::KeyframeRequest),
+                Output::Event(Event::RtpPacket(packet)) => {
+                    // Empty packets are padding.
+                    if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
+                        let (seq, time) = (*packet.seq_no, packet.time.numer());
+                        let (marker, payload) = (packet.header.marker, packet.payload);
+                        take(PeerEvent::Packet { seq, time, marker, payload });
+                    }
+                }
+                Output::Event(_) => {}
+            }
+        }
+    }
+}
+
+/// Returns the first payload type of the video that both ends know, and its codec. H.264 has packetisation mode 1.
+fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)> {
+    let known = rtc.codec_config().params();
+    let remote = rtc.media(mid)?.remote_pts();
+    remote.iter().find_map(|pt| {
+        let spec = known.iter().find(|params| params.pt() == *pt)?.spec();
+        let coding = coding_of(spec.codec).filter(|coding| codings.contains(coding))?;
+        let is_usable = coding != Coding::H264 || spec.format.packetization_mode == Some(1);
+        is_usable.then_some((*pt, coding))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::thread::sleep;
+
+    use super::*;
+    use crate::media_socket::LARGEST;
+
+    /// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
+    /// certificates with these SHA-256. Returns whether each end, the viewer first, was connected within two seconds.
+    fn connected(
+        [viewer, sender]: [&Identity; 2],
+        [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
+    ) -> [bool; 2] {
+        let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+        let mut accepted = None;
+        let local = sockets[0].local_addr().unwrap();
+        let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
+            let local = sockets[1].local_addr()?;
+            let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, Coding::H264, sender, local)?;
+            accepted = Some(peer);
+            Ok(answer)
+        });
+        let mut peers = [viewer.unwrap(), accepted.unwrap()];
+        let mut connected = [false; 2];
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until && connected != [true; 2] {
+            for (index, (peer, socket)) in peers.iter_mut().zip(&sockets).enumerate() {
+                let mut buffer = [0; LARGEST];
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    if peer.recv(&datagram, Instant::now()).is_err() {
+                        return connected;
+                    }
+                }
+                let driven = peer.drive(Instant::now(), socket, |event| {
+                    connected[index] |= matches!(event, PeerEvent::Connected);
+                });
+                if driven.is_err() {
+                    return connected;
+                }
+            }
+            sleep(Duration::from_millis(1));
+        }
+        connected
+    }
+
+    #[test]
+    fn a_session_needs_the_certificates_that_both_ends_expect() {
+        let [viewer, sender, other] = [(); 3].map(|()| Identity::new().unwrap());
+        let ends = [&viewer, &sender];
+        let [of_viewer, of_sender] = ends.map(|identity| Some(identity.fingerprint));
+        assert_eq!(connected(ends, [None, None]), [true; 2]);
+        assert_eq!(connected(ends, [of_sender, of_viewer]), [true; 2]);
+        // The end that expects another certificate is never connected.
+        assert!(!connected(ends, [Some(other.fingerprint), None])[0]);
+        assert!(!connected(ends, [None, Some(other.fingerprint)])[1]);
+    }
+}

@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sender: a WHEP server that sends one stream of encoded frames to all its viewers.
+//!
+//! One thread has the UDP socket and all sessions. Another has the HTTP server, with a thread for each connection. The
+//! caller's thread packetises, and never waits for the network.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use data_encoding::HEXLOWER;
+use framepath_model::access_unit::Coding;
+use rustix::event::PollFlags;
+
+use crate::error::WebrtcError;
+use crate::media_socket::{LARGEST, MediaSocket};
+use crate::packetizer::{PacketizedFrame, Packetizer};
+use crate::pairing::{FINGERPRINT, PairingCode};
+use crate::peer::{Identity, WebrtcPeer};
+use crate::random::{random_bytes, random_id};
+use crate::viewer::ViewerSession;
+use crate::wake_event::{WakeEvent, wait};
+use crate::whep_server::WhepServer;
+use crate::wrong_tokens::WrongTokens;
+
+/// Maximum number of viewers at once.
+const MOST_VIEWERS: usize = 64;
+/// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
+/// keyframes.
+const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
+const END: Duration = Duration::from_secs(5);
+
+/// Longest time for the goodbyes of a sender that is dropped before the end of its stream.
+const CLOSING: Duration = Duration::from_millis(200);
+/// Maximum number of datagrams that are received before frames are sent again, so that a flood does not stop the
+/// stream.
+const MOST_RECEIVED: usize = 256;
+
+/// Settings of a sender.
+#[derive(Clone, Debug)]
+pub struct SenderOptions {
+    /// Address and port of the HTTP server (TCP) and of the video (UDP); port 0 is a free port.
+    pub listen: SocketAddr,
+    /// Token that a viewer has to know; `None`: a random one.
+    pub token: Option<String>,
+    /// Codec of the frames.
+    pub coding: Coding,
+}
+
+/// Counts of a sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderCounts {
+    /// Number of viewers that have connected.
+    pub viewers: u64,
+    /// Number of frames that were sent, all viewers together.
+    pub sent: u64,
+    /// Number of frames that were dropped because a viewer's queue was full, or that depend on such a frame; all
+    /// viewers together.
+    pub dropped: u64,
+}
+
+/// Message to the thread that has the sessions.
+pub(crate) enum SenderCommand {
+    Frame(Arc<PacketizedFrame>),
+    /// A viewer's offer, and the address of this computer to which the viewer has sent it.
+    Offer {
+        offer: String,
+        /// SHA-256 of the viewer's certificate, if the viewer has proved it.
+        viewer: Option<[u8; FINGERPRINT]>,
+        local: IpAddr,
+        reply: SyncSender<Result<AcceptedOffer, OfferRefused>>,
+    },
+    /// The end of the session with this id. The reply is false if there is none.
+    Delete {
+        id: String,
+        reply: SyncSender<bool>,
+    },
+    End,
+}
+
+/// Session of a new viewer.
+pub(crate) struct AcceptedOffer {
+    pub(crate) id: String,
+    pub(crate) answer: String,
+}
+
+/// Reason why a viewer gets no session.
+pub(crate) enum OfferRefused {
+    /// There are [`MOST_VIEWERS`] viewers.
+    Full,
+    Invalid(String),
+    /// The stream has ended, or a system call failed.
+    Unavailable,
+}
+
+/// Part of a sender that its threads share.
+pub(crate) struct SenderShared {
+    /// Token that other programs' viewers send.
+    pub(crate) token: String,
+    /// Code for framepath's viewers, which do not send the token; `None` if the caller chose the token.
+    pub(crate) pairing: Option<PairingCode>,
+    pub(crate) wrong_tokens: WrongTokens,
+    /// Wakes the thread that has the sessions.
+    wake: WakeEvent,
+    /// Ends the HTTP server, and stays set.
+    pub(crate) stop: WakeEvent,
+    pub(crate) stopped: AtomicBool,
+    watching: AtomicUsize,
+    wants_keyframe: AtomicBool,
+    viewers: AtomicU64,
+    sent: AtomicU64,
+    dropped: AtomicU64,
+    /// Function that is called when the number of viewers changes.
+    on_change: Mutex<Option<Box<dyn Fn() + Send>>>,
+}
+
+/// Handle by which HTTP connections send commands.
+#[derive(Clone)]
+pub(crate) struct Commands {
+    pub(crate) shared: Arc<SenderShared>,
+    queue: CommandSender<SenderCommand>,
+}
+
+impl Commands {
+    /// Sends a command. Returns false after the end of the stream.
+    pub(crate) fn send(&self, command: SenderCommand) -> bool {
+        let sent = self.queue.send(command).is_ok();
+        self.shared.wake.set();
+        sent
+    }
+}
+
+/// WHEP server with one stream.
+pub struct WhepSender {
+    commands: Commands,
+    packetizer: Packetizer,
+    address: SocketAddr,
+    last_keyframe_request: Option<Instant>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl WhepSender {
+    /// Binds the address, and starts to accept viewers.
+    ///
+    /// # Errors
+    /// WebRTC cannot carry the codec; the address cannot be bound; or a thread or a descriptor could not be made.
+    pub fn new(options: SenderOptions) -> Result<WhepSender, WebrtcError> {
+        let SenderOptions { listen, token, coding } = options;
+        let packetizer = Packetizer::new(coding)?;
+        let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
+        listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+        let address = listener.local_addr().map_err(WebrtcError::io("getsockname"))?;
+        let socket = MediaSocket::bind(address)?;
+        let identity = Identity::new()?;
+        let (token, pairing) = match token {
+            Some(token) => (token, None),
+            None => {
+                let token = random_bytes()?;
+                let fingerprint = identity.fingerprint;
+                let address = SocketAddr::new(reachable(address.ip()), address.port());
+                (HEXLOWER.encode(&token), Some(PairingCode { address, fingerprint, token }))
+            }
+        };
+        let shared = Arc::new(SenderShared {
+            token,
+            pairing,
+            wrong_tokens: WrongTokens::default(),
+            wake: WakeEvent::new()?,
+            stop: WakeEvent::new()?,
+            stopped: AtomicBool::new(false),
+            watching: AtomicUsize::new(0),
+            wants_keyframe: AtomicBool::new(false),
+            viewers: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            on_change: Mutex::new(None),
+        });
+        let (queue, received) = mpsc::channel();
+        let commands = Commands { shared, queue };
+        let mut sender =
+            WhepSender { commands, packetizer, address, last_keyframe_request: None, threads: Vec::new() };
+        let server = WhepServer::new(listener, sender.commands.clone());
+        let sessions = SenderSessions {
+            shared: sender.commands.shared.clone(),
+            socket,
+            coding,
+            identity,
+            port: address.port(),
+            viewers: Vec::new(),
+            ends: None,
+        };
+        sender.spawn("whep", move || server.run())?;
+        sender.spawn("send", move || sessions.run(&received))?;
+        Ok(sender)
+    }
+
+    fn spawn(&mut self, name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), WebrtcError> {
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(WebrtcError::io("start a thread"))?);
+        Ok(())
+    }
+
+    /// Returns the address of the server, with the port that was chosen for port 0.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the token that a viewer has to know.
+    pub fn token(&self) -> &str {
+        &self.commands.shared.token
+    }
+
+    /// Returns the code for viewers of framepath, which contains the token; `None` if the options had a token. The address in the
+    /// code is that of the options. If that means all networks, it is the address by which this computer would reach others.
+    pub fn pairing(&self) -> Option<&PairingCode> {
+        self.commands.shared.pairing.as_ref()
+    }
+
+    /// Returns the number of viewers that get frames now.
+    pub fn watching(&self) -> usize {
+        self.commands.shared.watching.load(Ordering::Acquire)
+    }
+
+    /// Sets the function that is called, on another thread, when the number of viewers has changed.
+    pub fn on_change(&self, change: impl Fn() + Send + 'static) {
+        let mut on_change = self.commands.shared.on_change.lock().unwrap_or_else(PoisonError::into_inner);
+        *on_change = Some(Box::new(change));
+    }
+
+    /// Sends the frame `bytes` with the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
+    /// and parameter sets in front of each keyframe.
+    ///
+    /// # Errors
+    /// The packetiser rejects the bytes.
+    pub fn send(&mut self, bytes: &[u8], time: u32) -> Result<(), WebrtcError> {
+        let frame = self.packetizer.packetize(bytes, time)?;
+        if !frame.payloads.is_empty() {
+            self.commands.send(SenderCommand::Frame(Arc::new(frame)));
+        }
+        Ok(())
+    }
+
+    /// Returns true if a viewer needs a keyframe, at most twice a second.
+    pub fn take_keyframe_request(&mut self) -> bool {
+        let is_early = self.last_keyframe_request.is_some_and(|last| last.elapsed() < KEYFRAME_INTERVAL);
+        if is_early || !self.commands.shared.wants_keyframe.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        self.last_keyframe_request = Some(Instant::now());
+        true
+    }
+
+    /// Ends the stream: sends the frames that still wait, tells all viewers the end, and waits for this while
+    /// `goes_on` returns true, at most five seconds. Accepts no viewers from now on.
+    pub fn end(&mut self, goes_on: impl Fn() -> bool) {
+        self.stop_server();
+        self.commands.send(SenderCommand::End);
+        while goes_on() && self.threads.iter().any(|thread| !thread.is_finished()) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Returns the counts so far.
+    pub fn counts(&self) -> SenderCounts {
+        let SenderShared { viewers, sent, dropped, .. } = &*self.commands.shared;
+        let [viewers, sent, dropped] = [viewers, sent, dropped].map(|count| count.load(Ordering::Relaxed));
+        SenderCounts { viewers, sent, dropped }
+    }
+
+    fn stop_server(&self) {
+        self.commands.shared.stopped.store(true, Ordering::Release);
+        self.commands.shared.stop.set();
+    }
+}
+
+/// Returns the address by which others reach this computer, if `listen` is all addresses. Sends nothing.
+fn reachable(listen: IpAddr) -> IpAddr {
+    // Addresses for documentation: only the kernel's choice of a route matters.
+    let somewhere = match listen {
+        IpAddr::V4(_) => IpAddr::from([192, 0, 2, 1]),
+        IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
+    };
+    let route = || {
+        let socket = UdpSocket::bind((listen, 0))?;
+        socket.connect((somewhere, 9))?;
+        socket.local_addr().map(|local| local.ip())
+    };
+    // Without a route to others, only this computer reaches it.
+    let loopback = || if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
+    if listen.is_unspecified() { route().unwrap_or_else(|_: io::Error| loopback()) } else { listen }
+}
+
+impl Drop for WhepSender {
+    /// Ends all sessions and threads at once, without the frames that still wait.
+    fn drop(&mut self) {
+        self.stop_server();
+        // The thread sees that no handle is left once the server has ended, too.
+        let (closed, _) = mpsc::channel();
+        self.commands.queue = closed;
+        self.commands.shared.wake.set();
+        for thread in self.threads.drain(..) {
+            // A thread that panicked has reported it.
+            let _ = thread.join();
+            self.commands.shared.wake.set();
+        }
+    }
+}
+
+/// Thread that has the sessions and the UDP socket.
+struct SenderSessions {
+    shared: Arc<SenderShared>,
+    socket: MediaSocket,
+    coding: Coding,
+    identity: Identity,
+    port: u16,
+    viewers: Vec<ViewerSession>,
+    /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
+    ends: Option<Instant>,
+}
+
+impl SenderSessions {
+    fn run(mut self, commands: &CommandReceiver<SenderCommand>) {
+        loop {
+            self.shared.wake.reset();
+            let now = Instant::now();
+            let is_closed = self.take_commands(commands, now);
+            self.take_datagrams();
+            if is_closed {
+                self.viewers.iter_mut().for_each(ViewerSession::close);
+                self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
+            }
+            let now = Instant::now();
+            for viewer in &mut self.viewers {
+                viewer.drive(now, &self.socket);
+                if viewer.take_keyframe_request() {
+                    self.shared.wants_keyframe.store(true, Ordering::Release);
+                }
+            }
+            self.count();
+            if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
+                return;
+            }
+            let deadline = self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).min();
+            if let Err(error) = wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline) {
+                log::error!("send: {error}");
+                return;
+            }
+        }
+    }
+
+    /// Takes all commands that wait. Returns true if no more can come.
+    fn take_commands(&mut self, commands: &CommandReceiver<SenderCommand>, now: Instant) -> bool {
+        loop {
+            match commands.try_recv() {
+                Ok(SenderCommand::Frame(frame)) => {
+                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame));
+                }
+                Ok(SenderCommand::Offer { offer, viewer, local, reply }) => {
+                    let accepted = self.accept(&offer, viewer, local);
+                    // The connection may have ended.
+                    let _ = reply.send(accepted);
+                }
+                Ok(SenderCommand::Delete { id, reply }) => {
+                    let viewer = self.viewers.iter_mut().find(|viewer| viewer.id == id);
+                    let _ = reply.send(viewer.map(ViewerSession::close).is_some());
+                }
+                Ok(SenderCommand::End) => {
+                    self.ends = Some(now + END);
+                    self.viewers.iter_mut().for_each(ViewerSession::end);
+                }
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    fn accept(
+        &mut self,
+        offer: &str,
+        viewer: Option<[u8; FINGERPRINT]>,
+        local: IpAddr,
+    ) -> Result<AcceptedOffer, OfferRefused> {
+        if self.ends.is_some() {
+            return Err(OfferRefused::Unavailable);
+        }
+        if self.viewers.len() >= MOST_VIEWERS {
+            return Err(OfferRefused::Full);
+        }
+        let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
+        let local = SocketAddr::new(local, self.port);
+        let accepted = WebrtcPeer::accept(offer, viewer, self.coding, &self.identity, local);
+        let (peer, answer) = accepted.map_err(|error| OfferRefused::Invalid(error.to_string()))?;
+        self.viewers.push(ViewerSession::new(id.clone(), peer));
+        Ok(AcceptedOffer { id, answer })
+    }
+
+    fn take_datagrams(&mut self) {
+        let mut buffer = [0; LARGEST];
+        for _ in 0..MOST_RECEIVED {
+            match self.socket.recv(&mut buffer) {
+                Ok(Some(arrival)) => {
+                    let now = Instant::now();
+                    // A datagram of no viewer gets no answer.
+                    let viewer = self.viewers.iter_mut().find_map(|viewer| {
+                        let is_receiver = viewer.recv(&arrival, now);
+                        is_receiver.then_some(viewer)
+                    });
+                    if let Some(viewer) = viewer {
+                        viewer.drive(now, &self.socket);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    log::warn!("send: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Removes viewers that are gone, and counts the others.
+    fn count(&mut self) {
+        for viewer in &mut self.viewers {
+            let (sent, dropped) = viewer.take_frames();
+            self.shared.sent.fetch_add(sent, Ordering::Relaxed);
+            self.shared.dropped.fetch_add(dropped, Ordering::Relaxed);
+            self.shared.viewers.fetch_add(u64::from(viewer.take_connected()), Ordering::Relaxed);
+        }
+        self.viewers.retain(|viewer| !viewer.is_gone());
+        let watching = self.viewers.iter().filter(|viewer| viewer.is_watching()).count();
+        if self.shared.watching.swap(watching, Ordering::AcqRel) != watching {
+            let on_change = self.shared.on_change.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(on_change) = &*on_change {
+                on_change();
+            }
+        }
+    }
+}

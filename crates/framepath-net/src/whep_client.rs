@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! WHEP over HTTP/1.1, client side.
+
+use std::future::poll_fn;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http1::handshake;
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+
+use crate::error::WebrtcError;
+use crate::http_io::{drive, split, text_of};
+use crate::wake_event::WakeEvent;
+use crate::whep_server::{MOST_SDP, SDP};
+
+/// Interval at which a wait for the server checks whether it is canceled.
+const CHECK: Duration = Duration::from_millis(20);
+
+/// Endpoint of a server, and the client's right to use it.
+pub(crate) struct WhepClient {
+    url: String,
+    uri: Uri,
+    /// Value of the header `Authorization`.
+    authorization: Option<String>,
+    pub(crate) server: SocketAddr,
+    /// Address of this computer by which the server is reached.
+    pub(crate) local: SocketAddr,
+    stream: Option<TcpStream>,
+}
+
+/// Answer of a server to an offer.
+pub(crate) struct WhepAnswer {
+    pub(crate) answer: String,
+    /// Path of the session's resource; `None` if the server named none.
+    pub(crate) resource: Option<String>,
+}
+
+impl WhepClient {
+    /// Connects to the server of `url`.
+    ///
+    /// # Errors
+    /// The URL is not valid, its host has no address, or no address answers before `deadline`.
+    pub(crate) fn connect(
+        url: &str,
+        authorization: Option<String>,
+        deadline: Instant,
+    ) -> Result<WhepClient, WebrtcError> {
+        let wrong = |wrong| WebrtcError::Url { url: url.to_owned(), wrong };
+        let uri: Uri = url.parse().map_err(|_| wrong("the URL is not valid"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => return Err(wrong("https:// is not supported")),
+            Some(_) => return Err(wrong("the scheme is not supported")),
+            None => return Err(wrong("the URL has no scheme")),
+        }
+        let host = uri.host().ok_or_else(|| wrong("the URL has no host"))?;
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let addresses = (bare, uri.port_u16().unwrap_or(80)).to_socket_addrs();
+        let addresses = addresses.map_err(WebrtcError::io(format!("look up {host}")))?;
+        let mut last = wrong("the host has no address");
+        for server in addresses {
+            let left = deadline.saturating_duration_since(Instant::now()).max(CHECK);
+            match TcpStream::connect_timeout(&server, left) {
+                Ok(stream) => {
+                    let local = stream.local_addr().map_err(WebrtcError::io("getsockname"))?;
+                    let url = url.to_owned();
+                    return Ok(WhepClient { url, uri, authorization, server, local, stream: Some(stream) });
+                }
+                Err(error) => last = WebrtcError::io(format!("connect to {server}"))(error),
+            }
+        }
+        Err(last)
+    }
+
+    /// Sends an offer.
+    ///
+    /// # Errors
+    /// The server refuses the request, or does not answer before `deadline`; or `canceled` returns true.
+    pub(crate) fn offer(
+        &mut self,
+        offer: String,
+        deadline: Instant,
+        canceled: impl Fn() -> bool,
+    ) -> Result<WhepAnswer, WebrtcError> {
+        let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        let (status, headers, answer) = self.request(&Method::POST, &path, offer, deadline, canceled)?;
+        if status != StatusCode::CREATED {
+            let advice = match status.as_u16() {
+                401 | 403 => "; pass the sender's token by token=",
+                404 | 405 => "; is the path right? For framepath it is /whep",
+                400 => "; the sender and this program have no codec in common, or disagree on the session",
+                _ => "",
+            };
+            log::info!("{}: HTTP status {status}: {answer}", self.url);
+            return Err(WebrtcError::Refused { status: status.as_u16(), advice });
+        }
+        let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
+        // An absolute location on another server gets no request, because the token is for this one.
+        let resource =
+            location.filter(|path| path.starts_with('/') && !path.starts_with("//")).map(str::to_owned);
+        Ok(WhepAnswer { answer, resource })
+    }
+
+    /// Ends the session with this resource. A server that does not answer ends it by itself.
+    pub(crate) fn delete(&mut self, resource: &str, deadline: Instant) {
+        let deleted = self.request(&Method::DELETE, resource, String::new(), deadline, || false);
+        if let Err(error) = deleted {
+            log::debug!("{}: DELETE: {error}", self.url);
+        }
+    }
+
+    /// Sends a request, and returns the status, the headers and the body of the answer.
+    fn request(
+        &mut self,
+        method: &Method,
+        path: &str,
+        body: String,
+        deadline: Instant,
+        canceled: impl Fn() -> bool,
+    ) -> Result<(StatusCode, HeaderMap, String), WebrtcError> {
+        let failed = |error: hyper::Error| WebrtcError::Http(format!("{}: {method}: {error}", self.url));
+        let stream = match self.stream.take() {
+            Some(stream) => stream,
+            None => {
+                let left = deadline.saturating_duration_since(Instant::now()).max(CHECK);
+                TcpStream::connect_timeout(&self.server, left).map_err(WebrtcError::io("connect"))?
+            }
+        };
+        let (stream, http) = split(stream).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let host = authority.rsplit('@').next().unwrap_or(authority);
+        let mut request = Request::builder().method(method).uri(path).header(HOST, host).header(ACCEPT, SDP);
+        if !body.is_empty() {
+            request = request.header(CONTENT_TYPE, SDP);
+        }
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request =
+            request.body(body).map_err(|error| WebrtcError::Http(format!("{}: {error}", self.url)))?;
+        let exchange = async {
+            let (mut sender, connection) = handshake::<_, String>(stream).await?;
+            let response = async {
+                let response = sender.send_request(request).await?;
+                let (head, body) = response.into_parts();
+                let text = text_of(body, MOST_SDP).await?;
+                Ok::<_, hyper::Error>((head.status, head.headers, text))
+            };
+            let (mut connection, mut response) = (pin!(connection), pin!(response));
+            let mut is_open = true;
+            poll_fn(move |context| {
+                // The connection passes its error on to the response.
+                if is_open {
+                    is_open = connection.as_mut().poll(context).is_pending();
+                }
+                match response.as_mut().poll(context) {
+                    Poll::Pending if is_open => connection.as_mut().poll(context).map(|_| None),
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(response) => Poll::Ready(Some(response)),
+                }
+            })
+            .await
+            .transpose()
+        };
+        let silent = || WebrtcError::Http(format!("{}: {method}: the server does not answer", self.url));
+        let mut exchange = pin!(exchange);
+        let stop = WakeEvent::new()?;
+        loop {
+            let check = deadline.min(Instant::now() + CHECK);
+            match drive(exchange.as_mut(), &http, check, &stop, &canceled)? {
+                Some(done) => {
+                    let ended = || {
+                        WebrtcError::Http(format!("{}: {method}: the server closed the connection", self.url))
+                    };
+                    let (status, headers, text) = done.map_err(failed)?.ok_or_else(ended)?;
+                    let text = text.ok_or_else(|| {
+                        WebrtcError::Http(format!("{}: the answer is not a text of at most 64 KiB", self.url))
+                    })?;
+                    return Ok((status, headers, text));
+                }
+                None if canceled() => return Err(WebrtcError::Canceled),
+                None if Instant::now() >= deadline => return Err(silent()),
+                None => {}
+            }
+        }
+    }
+}

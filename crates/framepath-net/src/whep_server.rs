@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `DELETE` of its resource ends it.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hyper::body::Incoming;
+use hyper::header::{
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response, StatusCode};
+use rustix::event::PollFlags;
+use subtle::ConstantTimeEq;
+
+use crate::http_io::{drive, split, text_of};
+use crate::pairing::{FINGERPRINT, PairingClaim};
+use crate::sender::{Commands, OfferRefused, SenderCommand, SenderShared};
+use crate::wake_event::wait;
+use crate::wrong_tokens::DELAY;
+
+/// Path of the endpoint.
+pub(crate) const ENDPOINT: &str = "/whep";
+/// Media type of offers and answers.
+pub(crate) const SDP: &str = "application/sdp";
+/// Largest offer or answer, bytes.
+pub(crate) const MOST_SDP: usize = 64 << 10;
+/// Time limit for a connection, from its start to its end.
+const CONNECTION: Duration = Duration::from_secs(5);
+/// Time limit for the sessions' answer to a request.
+const REPLY: Duration = Duration::from_secs(2);
+/// Maximum number of connections at once; others wait.
+const MOST_CONNECTIONS: usize = 16;
+/// Pause after a failed accept(2), such as without free descriptors, and while there are too many connections.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// HTTP server of a sender.
+pub(crate) struct WhepServer {
+    listener: TcpListener,
+    commands: Commands,
+}
+
+impl WhepServer {
+    pub(crate) fn new(listener: TcpListener, commands: Commands) -> WhepServer {
+        WhepServer { listener, commands }
+    }
+
+    /// Serves until the sender stops. Returns when all connections have ended.
+    pub(crate) fn run(self) {
+        let open = AtomicUsize::new(0);
+        let (shared, open) = (&self.commands.shared, &open);
+        thread::scope(|scope| {
+            while !shared.stopped.load(Ordering::Acquire) {
+                if open.load(Ordering::Acquire) >= MOST_CONNECTIONS {
+                    thread::sleep(PAUSE);
+                    continue;
+                }
+                let stream = match self.listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        if wait(&shared.stop, &self.listener, PollFlags::IN, None).is_err() {
+                            return;
+                        }
+                        continue;
+                    }
+                    Err(_) => {
+                        thread::sleep(PAUSE);
+                        continue;
+                    }
+                };
+                open.fetch_add(1, Ordering::AcqRel);
+                let commands = self.commands.clone();
+                let serve = move || {
+                    serve(stream, &commands);
+                    open.fetch_sub(1, Ordering::AcqRel);
+                };
+                if thread::Builder::new().name("whep".to_owned()).spawn_scoped(scope, serve).is_err() {
+                    open.fetch_sub(1, Ordering::AcqRel);
+                }
+            }
+        });
+    }
+}
+
+/// Serves the requests of one connection.
+fn serve(stream: TcpStream, commands: &Commands) {
+    let (Ok(local), Ok(remote)) = (stream.local_addr(), stream.peer_addr()) else { return };
+    let Ok((stream, http)) = split(stream) else { return };
+    let service = service_fn(|request| async move {
+        let answered = answer(request, local.ip(), remote.ip(), commands).await;
+        Ok::<_, Infallible>(answered.unwrap_or_else(RequestRefused::into_response))
+    });
+    let connection = http1::Builder::new().keep_alive(false).serve_connection(stream, service);
+    let stopped = || commands.shared.stopped.load(Ordering::Acquire);
+    let deadline = Instant::now() + CONNECTION;
+    match drive(connection, &http, deadline, &commands.shared.stop, stopped) {
+        Ok(Some(Ok(()))) => {}
+        Ok(Some(Err(error))) => log::debug!("whep: {error}"),
+        Ok(None) => log::debug!("whep: connection ended by the time limit"),
+        Err(error) => log::warn!("whep: {error}"),
+    }
+}
+
+/// Answer to a request that is refused.
+struct RequestRefused {
+    status: StatusCode,
+    text: String,
+    /// Header that explains the status.
+    header: Option<(HeaderName, &'static str)>,
+}
+
+impl RequestRefused {
+    fn new(status: StatusCode, text: impl Into<String>) -> RequestRefused {
+        RequestRefused { status, text: text.into(), header: None }
+    }
+
+    fn unavailable() -> RequestRefused {
+        RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the stream has ended")
+    }
+
+    fn into_response(self) -> Response<String> {
+        let mut response = text_response(self.status, &self.text);
+        if let Some((name, value)) = self.header {
+            response.headers_mut().insert(name, HeaderValue::from_static(value));
+        }
+        response
+    }
+}
+
+fn text_response(status: StatusCode, text: &str) -> Response<String> {
+    let mut response = Response::new(format!("{text}\n"));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}
+
+/// Answers a request of the address `remote` to this computer's address `local`.
+async fn answer(
+    request: Request<Incoming>,
+    local: IpAddr,
+    remote: IpAddr,
+    commands: &Commands,
+) -> Result<Response<String>, RequestRefused> {
+    let path = request.uri().path();
+    let resource = path.strip_prefix(ENDPOINT).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
+    if path != ENDPOINT && resource.is_none() {
+        return Err(RequestRefused::new(StatusCode::NOT_FOUND, "not found; the endpoint is /whep"));
+    }
+    let allowed = if resource.is_some() { "DELETE" } else { "POST" };
+    if request.method().as_str() != allowed {
+        let refused = RequestRefused::new(StatusCode::METHOD_NOT_ALLOWED, format!("allowed: {allowed}"));
+        return Err(RequestRefused { header: Some((ALLOW, allowed)), ..refused });
+    }
+    let viewer = authorize(request.headers(), remote, &commands.shared)?;
+    match resource {
+        Some(id) => delete(id, commands),
+        None => open(request, viewer, local, commands).await,
+    }
+}
+
+/// Checks a request's token, or its proof of knowing the token. Returns the SHA-256 of the viewer's certificate if it is proved.
+/// Waits before it refuses a wrong one.
+fn authorize(
+    headers: &HeaderMap,
+    remote: IpAddr,
+    shared: &SenderShared,
+) -> Result<Option<[u8; FINGERPRINT]>, RequestRefused> {
+    if shared.wrong_tokens.refuses(remote) {
+        return Err(RequestRefused::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many wrong tokens; try again later",
+        ));
+    }
+    let refused = || {
+        let refused = RequestRefused::new(StatusCode::UNAUTHORIZED, "the token is missing or wrong");
+        RequestRefused { header: Some((WWW_AUTHENTICATE, "Bearer")), ..refused }
+    };
+    let given = headers.get(AUTHORIZATION).ok_or_else(refused)?.as_bytes();
+    if let (Some(pairing), Some(claim)) = (&shared.pairing, PairingClaim::from_header(given)) {
+        if pairing.proves(&claim).unwrap_or(false) {
+            return Ok(Some(claim.viewer));
+        }
+    }
+    // In constant time, so that the time tells nothing about the token.
+    let token = given.strip_prefix(b"Bearer ");
+    if token.is_some_and(|token| bool::from(token.ct_eq(shared.token.as_bytes()))) {
+        return Ok(None);
+    }
+    let _delayed = shared.wrong_tokens.delay(remote);
+    let until = Instant::now() + DELAY;
+    while Instant::now() < until && !shared.stopped.load(Ordering::Acquire) {
+        thread::sleep(PAUSE);
+    }
+    Err(refused())
+}
+
+/// Opens the session of a viewer.
+async fn open(
+    request: Request<Incoming>,
+    viewer: Option<[u8; FINGERPRINT]>,
+    local: IpAddr,
+    commands: &Commands,
+) -> Result<Response<String>, RequestRefused> {
+    let refuse = |status, text: &str| RequestRefused::new(status, text);
+    let media_type =
+        request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if !media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(SDP)) {
+        return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
+    }
+    let offer = text_of(request.into_body(), MOST_SDP).await;
+    let offer = offer.map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let offer =
+        offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
+    let (reply, replies) = sync_channel(1);
+    if !commands.send(SenderCommand::Offer { offer, viewer, local, reply }) {
+        return Err(RequestRefused::unavailable());
+    }
+    let accepted = replies.recv_timeout(REPLY).map_err(|_| RequestRefused::unavailable())?;
+    let accepted = accepted.map_err(|refused| match refused {
+        OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
+        OfferRefused::Unavailable => RequestRefused::unavailable(),
+        OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
+    })?;
+    let mut created = Response::new(accepted.answer);
+    *created.status_mut() = StatusCode::CREATED;
+    created.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP));
+    if let Ok(location) = HeaderValue::from_str(&format!("{ENDPOINT}/{}", accepted.id)) {
+        created.headers_mut().insert(LOCATION, location);
+    }
+    Ok(created)
+}
+
+/// Ends the session of a viewer.
+fn delete(id: String, commands: &Commands) -> Result<Response<String>, RequestRefused> {
+    let (reply, replies) = sync_channel(1);
+    if !commands.send(SenderCommand::Delete { id, reply }) {
+        return Err(RequestRefused::unavailable());
+    }
+    match replies.recv_timeout(REPLY) {
+        Ok(true) => Ok(text_response(StatusCode::OK, "ended")),
+        Ok(false) => Err(RequestRefused::new(StatusCode::NOT_FOUND, "no such session")),
+        Err(_) => Err(RequestRefused::unavailable()),
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sink `send`, with framepath-net.
+
+use std::io::Write;
+use std::net::SocketAddr;
+
+use framepath_codec::{AnnexB, Codec};
+use framepath_model::access_unit::Sequences;
+use framepath_model::path::Hop;
+use framepath_model::shown::shown;
+use framepath_model::stream::StreamInfo;
+use framepath_net::{SenderOptions, WhepSender};
+use framepath_os::measure::meter;
+use framepath_os::process::signal;
+use framepath_os::process::stop;
+use framepath_os::time::now_ns;
+
+use super::qr_code;
+use super::rtp_clock::RtpClock;
+use crate::element::HopPlace;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::notes::Notes;
+use crate::out::{HopFailure, Out};
+use crate::request::Request;
+use crate::source::recv::net_error;
+use crate::stage::Stage;
+
+/// Longest sleep while the sink waits for viewers, nanoseconds.
+const SLEEP_NS: u64 = 100_000_000;
+
+/// Sink that sends packets to the viewers of a WHEP server.
+pub(super) struct WhepSink {
+    sender: WhepSender,
+    /// Number of viewers to wait for.
+    wait: usize,
+    starts: AnnexB,
+    sequences: Sequences,
+    clock: Option<RtpClock>,
+    notes: Notes,
+}
+
+pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageError> {
+    let track = place.track.as_ref().ok_or(StageError::WrongInput {
+        takes: "packets of h264 or vp8",
+        gets: "frames",
+        advice: "put it behind `file`, without `decode`",
+    })?;
+    if !matches!(track.codec, Codec::H264 | Codec::Vp8) {
+        let codec = track.codec.to_string();
+        return Err(net_error(framepath_net::WebrtcError::Codec(codec)));
+    }
+    let listen = hop.text("listen");
+    let listen: SocketAddr = listen.parse().map_err(|_| {
+        StageError::Option(format!(
+            "listen={}: expected an IP address and a port, such as 192.168.1.5:8443 or [::1]:8443",
+            shown(listen)
+        ))
+    })?;
+    let token = hop.is_set("token").then(|| hop.text("token").to_owned());
+    if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        return Err(StageError::Option(
+            "token=: expected printable ASCII characters without spaces".to_owned(),
+        ));
+    }
+    let is_random = token.is_none();
+    let coding = track.coding();
+    let sender = WhepSender::new(SenderOptions { listen, token, coding }).map_err(net_error)?;
+    // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
+    let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
+    let _ = writeln!(
+        std::io::stderr(),
+        "framepath: send: waits for `recv http://{}/whep{token}`",
+        sender.address()
+    );
+    if let Some(code) = sender.pairing() {
+        let picture = if hop.flag("qr") { qr_code::text(&code.to_string()) } else { String::new() };
+        let _ = writeln!(
+            std::io::stderr(),
+            "framepath: send: or, with both ends' certificates checked: framepath view {code}\n{picture}"
+        );
+    }
+    Ok(WhepSink {
+        sender,
+        wait: hop.count("wait") as usize,
+        starts: AnnexB::new(track)?,
+        sequences: Sequences::new(coding),
+        clock: None,
+        notes: place.outcomes.notes.clone(),
+    })
+}
+
+impl WhepSink {
+    /// Waits until as many viewers watch as `wait=` says, or a signal or a stop request ends the run.
+    fn wait_for_viewers(&self) {
+        if let Some(run) = stop::current() {
+            self.sender.on_change(move || run.wake());
+        }
+        let is_complete = || self.sender.watching() >= self.wait;
+        while !is_complete() && !signal::interrupted() {
+            stop::sleep_unless(now_ns() + SLEEP_NS, is_complete);
+        }
+    }
+}
+
+impl Stage for WhepSink {
+    fn name(&self) -> &str {
+        "send"
+    }
+
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.clock = Some(RtpClock::new(info.time_base));
+        // Here and not at the first packet, so that the pace of the source begins behind the wait.
+        self.wait_for_viewers();
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        let packet = item.into_packet().map_err(|error| out.fail(error))?;
+        let no_memory = || StageError::Option("no memory for a packet".to_owned());
+        let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
+        let meta = packet.meta();
+        let is_first = self.clock.is_none() || meta.seq == 0;
+        let bytes = packet.bytes().unwrap_or_default();
+        let parts = self.starts.parts(bytes, is_first).map_err(|error| out.fail(error))?;
+        let size = parts.iter().map(|part| part.len()).sum();
+        let mut unit = meter::copy(size, || parts.concat());
+        let mut before = self.sequences.inspect(&unit).before;
+        if !before.is_empty() {
+            // The sets are in front of an earlier keyframe, which a new viewer has not seen.
+            before.append(&mut unit);
+            unit = before;
+        }
+        let birth_ns = if meta.birth_ns > 0 { meta.birth_ns } else { now_ns() };
+        let clock =
+            self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
+        let time = clock.timestamp(&meta, birth_ns);
+        self.sender.send(&unit, time).map_err(|error| out.fail(net_error(error)))?;
+        if self.sender.take_keyframe_request() {
+            // A file has its keyframes where they are.
+            let _ = out.request(Request::Keyframe);
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.sender.end(|| !signal::overdue());
+        let counts = self.sender.counts();
+        if counts.dropped > 0 {
+            let all = counts.sent + counts.dropped;
+            self.notes.add(format!(
+                "send: dropped {} of {all} frames for viewers whose network is slower than the stream; lower the bit \
+                 rate, or pace the source (rate=)",
+                counts.dropped
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `recv`: packets of a sender over WebRTC.
+
+#[cfg(feature = "net")]
+mod whep_source;
+
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
+
+use super::url::LATENCY;
+use crate::element::Element;
+use crate::error::StageError;
+
+static DEFINITION: Definition = Definition::source(
+    "recv",
+    "packets (h264, vp8) of a WebRTC sender such as `send`; LAN and routed networks: no STUN/TURN",
+)
+.args(&[
+    Arg::word(
+        "url",
+        ValueKind::Text("a WHEP endpoint, such as http://192.168.1.5:8443/whep, or a pairing code"),
+        "endpoint of the sender (WHEP over HTTP), or the pairing code that `send` prints (FP1-...): it has the address and the \
+         token, and pins the sender's certificate",
+    )
+    .known_as(&["location", "uri", "whep-endpoint"]),
+    Arg::option(
+        "token",
+        ValueKind::Text("the sender's token"),
+        DefaultValue::Unset("none"),
+        "secret that the sender requires, sent as a bearer token",
+    )
+    .known_as(&["auth-token"]),
+    LATENCY,
+    Arg::option(
+        "timeout",
+        ValueKind::Duration,
+        DefaultValue::Is("10s"),
+        "longest wait for the sender's answer, and longest time without a datagram; afterwards the run fails",
+    ),
+])
+.known_as(&["whepsrc", "whepclientsrc", "webrtcsrc"]);
+
+pub(crate) fn element() -> Element {
+    #[cfg(feature = "net")]
+    return Element::source(&DEFINITION, whep_source::make);
+    #[cfg(not(feature = "net"))]
+    Element::boxed_source(&DEFINITION, |_, _| Err(not_built()))
+}
+
+/// Makes the error of `send` and `recv` in a build without the feature `net`.
+#[cfg(not(feature = "net"))]
+pub(crate) fn not_built() -> StageError {
+    StageError::Option(
+        "this framepath was built without WebRTC; build with `--features net` (`make build` does so by itself)"
+            .to_owned(),
+    )
+}
+
+/// Makes the error of a hop from one of framepath-net.
+#[cfg(feature = "net")]
+pub(crate) fn net_error(error: framepath_net::WebrtcError) -> StageError {
+    use framepath_net::WebrtcError;
+    match error {
+        WebrtcError::Io { what, error } => StageError::Io { what, error },
+        WebrtcError::Canceled => StageError::io("connect")(framepath_os::process::cancel::canceled()),
+        error => StageError::Option(error.to_string()),
+    }
+}
