@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements. Help lists them by heading, under each heading in this order.
-fn built_in() -> [Element; 30] {
+fn built_in() -> [Element; 31] {
     [
         source::file::element(),
         source::url::element(),
@@ -42,6 +42,7 @@ fn built_in() -> [Element; 30] {
         sink::raw::element(),
         sink::png::element(),
         sink::pgm::element(),
+        sink::mux::element(),
         sink::play::element(),
         queue::element(),
         tee::element(),

@@ -507,6 +507,12 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
         ]
         .boxed(),
         ValueKind::Bytes { min, max } => (min..=max).prop_map(|n| n.to_string()).boxed(),
+        ValueKind::BitRate => prop_oneof![
+            (1_000..=1_000_000_000_u64).prop_map(|n| n.to_string()),
+            (1..=1_000_000_u64).prop_map(|n| format!("{n}k")),
+            (1..1000_u64, 0..1000_u64).prop_map(|(whole, part)| format!("{whole}.{part:03}M")),
+        ]
+        .boxed(),
         ValueKind::Roi => (0..=16_384_u32, 0..=16_384_u32, 1..=16_384_u32, 1..=16_384_u32)
             .prop_map(|(x, y, w, h)| format!("{x},{y},{w},{h}"))
             .boxed(),
