@@ -202,8 +202,18 @@ impl Encoder {
         options: &EncoderOptions,
     ) -> Result<Encoder, EncodeError> {
         let EncoderOptions { codec, api, .. } = *options;
-        let names = encoders(codec, api);
-        let Some((encoder, description)) = find(&names) else {
+        Encoder::open_first(&encoders(codec, api), layout, info, options)
+    }
+
+    /// Opens the first encoder of `names` that libavcodec has, as [`Encoder::open`].
+    fn open_first(
+        names: &[EncoderName],
+        layout: &Layout,
+        info: &StreamInfo,
+        options: &EncoderOptions,
+    ) -> Result<Encoder, EncodeError> {
+        let EncoderOptions { codec, api, .. } = *options;
+        let Some((encoder, description)) = find(names) else {
             let names = names.iter().map(|encoder| encoder.name.to_string_lossy()).collect::<Vec<_>>();
             return Err(EncodeError::NotBuilt { codec: codec.name(), api, names: names.join(", ") });
         };
@@ -490,9 +500,12 @@ unsafe fn configure(
         match options.rate {
             RateControl::BitRate(bits) => {
                 set_bit_rate(context, bits);
-                if matches!(family, EncoderFamily::Vpx | EncoderFamily::Aom) {
+                match family {
                     // Equal limits make the rate constant.
-                    (*context).rc_min_rate = bits as i64;
+                    EncoderFamily::Vpx | EncoderFamily::Aom => (*context).rc_min_rate = bits as i64,
+                    // SVT-AV1 has a maximum only for other modes than constant rate.
+                    EncoderFamily::Svt => (*context).rc_max_rate = 0,
+                    _ => {}
                 }
             }
             RateControl::Quality(quality) => {

@@ -132,7 +132,8 @@ pub(crate) fn encoders(codec: Codec, api: EncoderApi) -> Vec<EncoderName> {
         (Codec::Hevc, EncoderApi::Software) => &[(c"libx265", X265)],
         (Codec::Vp8, EncoderApi::Software) => &[(c"libvpx", Vpx)],
         (Codec::Vp9, EncoderApi::Software) => &[(c"libvpx-vp9", Vpx)],
-        (Codec::Av1, EncoderApi::Software) => &[(c"libsvtav1", Svt), (c"libaom-av1", Aom)],
+        // SVT-AV1 last: its threads delay packets, and it writes to standard error.
+        (Codec::Av1, EncoderApi::Software) => &[(c"libaom-av1", Aom), (c"libsvtav1", Svt)],
         (Codec::H264, EncoderApi::Vaapi) => &[(c"h264_vaapi", Vaapi)],
         (Codec::Hevc, EncoderApi::Vaapi) => &[(c"hevc_vaapi", Vaapi)],
         (Codec::Vp8, EncoderApi::Vaapi) => &[(c"vp8_vaapi", Vaapi)],

@@ -4,6 +4,8 @@
 use std::ffi::CStr;
 use std::fmt;
 
+use crate::Codec;
+
 /// Container that a [`Muxer`](crate::Muxer) writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MuxFormat {
@@ -49,6 +51,17 @@ impl MuxFormat {
     /// True if the muxer goes back in the file, so that the output cannot be a pipe.
     pub fn needs_seek(self) -> bool {
         matches!(self, MuxFormat::Mp4 | MuxFormat::Mov)
+    }
+
+    /// True if the container holds `codec`. For codecs outside [`Codec::KNOWN`], libavformat knows.
+    pub(crate) fn holds(self, codec: Codec) -> bool {
+        use Codec::{Av1, H264, Hevc, Other, Vp8, Vp9};
+        match (self, codec) {
+            (_, Other(_)) => true,
+            (MuxFormat::Mkv, _) | (MuxFormat::Webm, Vp8 | Vp9 | Av1) | (MuxFormat::Mp4, Vp9 | Av1) => true,
+            (MuxFormat::Mp4 | MuxFormat::Mov | MuxFormat::Ts, H264 | Hevc) => true,
+            (MuxFormat::Webm | MuxFormat::Mp4 | MuxFormat::Mov | MuxFormat::Ts, _) => false,
+        }
     }
 
     /// Returns libavformat's name of the muxer.

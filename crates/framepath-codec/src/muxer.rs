@@ -131,22 +131,20 @@ impl Drop for FormatContext {
 
 impl Muxer {
     /// Writes the head of a container for packets of `track`, of which `first` is the first. `info` describes the
-    /// stream. `output` is empty; `seekable` is true if it can go back. `file` is its name in errors.
+    /// stream. `open` opens the empty output, and is called once the container and the codec are known to fit; it
+    /// also returns true if the output can go back. `file` is the output's name in errors.
     ///
     /// # Errors
     /// The container cannot hold the codec, or needs an output that can seek; the first packet lacks parameter sets;
     /// the output cannot be written; libavformat refuses the track; or there is not enough memory.
     pub fn create(
-        (file, output): (&str, Box<dyn SeekWrite>),
-        seekable: bool,
+        file: &str,
+        open: impl FnOnce() -> io::Result<(Box<dyn SeekWrite>, bool)>,
         format: MuxFormat,
         (track, info): (&TrackInfo, &StreamInfo),
         first: &Packet,
     ) -> Result<Muxer, MuxError> {
         let file = file.to_owned();
-        if format.needs_seek() && !seekable {
-            return Err(MuxError::NeedsSeek { file, format });
-        }
         let no_memory = |file: String| MuxError::Muxer {
             file,
             operation: "set up the muxer",
@@ -161,9 +159,14 @@ impl Muxer {
             let message = libav_message(code);
             return Err(MuxError::Muxer { file, operation: "set up the muxer", message });
         };
-        if !holds(&context, track) {
+        if !format.holds(track.codec) || !holds(&context, track) {
             return Err(MuxError::Codec { file, format, codec: track.codec.name() });
         }
+        let (output, seekable) = match open() {
+            Ok((_, false)) if format.needs_seek() => return Err(MuxError::NeedsSeek { file, format }),
+            Ok(opened) => opened,
+            Err(source) => return Err(MuxError::Io { file, source }),
+        };
         let Some(output) = MuxOutput::new(output, seekable) else { return Err(no_memory(file)) };
         let known =
             |value: Rational, default: Rational| if value.value().is_some() { value } else { default };

@@ -4,10 +4,11 @@
 //! The file is created, or emptied, when the first packet arrives, so a run that fails before leaves an existing file as
 //! it is. The end of the container is written in the drain, also after a signal or the failure of a hop in front.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use framepath_codec::{MuxError, MuxFormat, Muxer, Packet, SeekWrite, TrackInfo};
 use framepath_model::orientation::Orientation;
@@ -76,20 +77,18 @@ struct Mux {
     has_warned: bool,
 }
 
-/// Opens the file `target`, or standard output for `-`. Returns its name for errors, the bytes, and true if they can
-/// go back.
-fn open(target: &str) -> Result<(String, Box<dyn SeekWrite>, bool), StageError> {
-    let (name, file, can_seek) = if target == "-" {
-        standard_output::check().map_err(StageError::io("standard output"))?;
-        let owned = io::stdout().as_fd().try_clone_to_owned().map_err(StageError::io("standard output"))?;
+/// Opens the file `target`, or standard output for `-`. Returns the bytes, and true if they can go back.
+fn open(target: &str) -> io::Result<(Box<dyn SeekWrite>, bool)> {
+    let (file, can_seek) = if target == "-" {
+        standard_output::check()?;
         // A shell may have opened it for appending, where a position has no effect.
-        ("standard output".to_owned(), File::from(owned), false)
+        (File::from(io::stdout().as_fd().try_clone_to_owned()?), false)
     } else {
-        let file = cancel::create(target.as_ref()).map_err(StageError::io(target))?;
-        let kind = file.metadata().map_err(StageError::io(target))?.file_type();
-        (target.to_owned(), file, kind.is_file() || kind.is_block_device())
+        let file = cancel::create(target.as_ref())?;
+        let kind = file.metadata()?.file_type();
+        (file, kind.is_file() || kind.is_block_device())
     };
-    Ok((name, Box::new(StoppableWriter::new(file)), can_seek))
+    Ok((Box::new(StoppableWriter::new(file)), can_seek))
 }
 
 /// Returns the error of a muxer as that of the sink. A reader that has closed its end of a pipe has what it wants:
@@ -102,6 +101,20 @@ fn failure(error: MuxError) -> StageError {
 }
 
 impl Mux {
+    /// Creates the file for packets of which `first` is the first. A new file that cannot get its head is removed.
+    fn create(&self, first: &Packet, info: &StreamInfo) -> Result<Muxer, StageError> {
+        let target = self.target.as_str();
+        let name = if target == "-" { "standard output" } else { target };
+        let is_new = !Path::new(target).exists();
+        let track = first.track().unwrap_or(&self.track);
+        let created = Muxer::create(name, || open(target), self.format, (track, info), first);
+        if created.is_err() && is_new && target != "-" {
+            // The error of the muxer has the reason; the file may also not exist.
+            let _ = fs::remove_file(target);
+        }
+        created.map_err(failure)
+    }
+
     fn write(&mut self, packet: &Packet) -> Result<(), StageError> {
         let Some(info) = self.info else { return Err(StageError::Downstream) };
         if packet.is_empty() {
@@ -114,15 +127,7 @@ impl Mux {
             );
         }
         if self.muxer.is_none() {
-            let track = packet.track().unwrap_or(&self.track);
-            if self.format.needs_seek() && self.target == "-" {
-                let file = "standard output".to_owned();
-                return Err(MuxError::NeedsSeek { file, format: self.format }.into());
-            }
-            let (name, output, seekable) = open(&self.target)?;
-            let output = (name.as_str(), output);
-            self.muxer =
-                Some(Muxer::create(output, seekable, self.format, (track, &info), packet).map_err(failure)?);
+            self.muxer = Some(self.create(packet, &info)?);
         }
         self.muxer.as_mut().map_or(Ok(()), |muxer| muxer.write(packet)).map_err(failure)
     }
