@@ -217,6 +217,8 @@ impl Encoder {
             let names = names.iter().map(|encoder| encoder.name.to_string_lossy()).collect::<Vec<_>>();
             return Err(EncodeError::NotBuilt { codec: codec.name(), api, names: names.join(", ") });
         };
+        // Opaque buffers are no pictures.
+        Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         check(encoder, description, layout, options)?;
         let uploader = match encoder.family {
             EncoderFamily::Vaapi => Some(Uploader::open(encoder, layout)?),

@@ -134,7 +134,7 @@ fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
     match Codec::named(hop.choice("codec")) {
         None => Ok(Task::Stage),
         Some(codec) => Err(StageError::Option(format!(
-            "host={}: a worker cannot encode {codec}, because a worker returns frames and not packets; leave host= out",
+            "a worker cannot encode {codec}, because a worker returns frames and not packets; leave host={} out",
             hop.choice("host")
         ))),
     }
