@@ -609,30 +609,73 @@ fn track_of(context: *mut ff::AVCodecContext, codec: Codec, info: &StreamInfo) -
 
 #[cfg(test)]
 mod tests {
+    use framepath_os::memory::pool::Pool;
+
     use super::*;
 
-    #[test]
-    fn an_encoder_that_is_not_built_in_is_an_error_with_its_name() {
-        let absent = EncoderName { name: c"no-such-encoder", family: EncoderFamily::X264 };
-        assert!(find(&[absent]).is_none());
-        let (found, _) = find(&[absent, encoders(Codec::H264, EncoderApi::Software)[0]]).unwrap();
-        assert_eq!(found.name, c"libx264");
-        let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
-        let info = StreamInfo::from_layout(&layout, Rational::new(25, 1));
-        let options = EncoderOptions {
-            codec: Codec::Vp9,
-            api: EncoderApi::Nvenc,
-            rate: RateControl::Quality(None),
+    const ABSENT: EncoderName = EncoderName { name: c"no-such-encoder", family: EncoderFamily::X264 };
+
+    fn options(codec: Codec, api: EncoderApi) -> EncoderOptions {
+        EncoderOptions {
+            codec,
+            api,
+            rate: RateControl::BitRate(1_000_000),
             gop: None,
             preset: EncoderPreset::Superfast,
             threads: Some(1),
             intra_refresh: false,
+        }
+    }
+
+    fn picture() -> (Layout, StreamInfo) {
+        let layout = Layout::packed(PixelFormat::Yuv420p, 64, 64).unwrap();
+        (layout, StreamInfo::from_layout(&layout, Rational::new(25, 1)))
+    }
+
+    #[test]
+    fn an_encoder_that_is_not_built_in_is_an_error_with_its_name() {
+        let (layout, info) = picture();
+        let error = |names: &[EncoderName], options: EncoderOptions| {
+            Encoder::open_first(names, &layout, &info, &options).unwrap_err().to_string()
         };
-        let error = Encoder::open(&layout, &info, &options).unwrap_err();
-        assert_eq!(error.to_string(), "the installed libavcodec has no nvenc encoder of vp9");
-        let names = "libx264".to_owned();
-        let error = EncodeError::NotBuilt { codec: "h264", api: EncoderApi::Software, names };
-        let text = "the installed libavcodec has no software encoder of h264 (libx264); install a build that has one";
-        assert_eq!(error.to_string(), text);
+        assert_eq!(
+            error(&[ABSENT], options(Codec::H264, EncoderApi::Software)),
+            "the installed libavcodec has no software encoder of h264 (no-such-encoder); install a build that has one"
+        );
+        assert_eq!(
+            error(&[], options(Codec::Vp9, EncoderApi::Nvenc)),
+            "the installed libavcodec has no nvenc encoder of vp9"
+        );
+    }
+
+    #[test]
+    fn the_next_encoder_stands_in_for_one_that_is_not_built_in() {
+        // Builds without libaom encode AV1 by SVT-AV1, whose packets come later, but all of them.
+        let svt = encoders(Codec::Av1, EncoderApi::Software)[1];
+        if find(&[svt]).is_none() {
+            return;
+        }
+        let (layout, info) = picture();
+        let options = options(Codec::Av1, EncoderApi::Software);
+        let mut encoder = Encoder::open_first(&[ABSENT, svt], &layout, &info, &options).unwrap();
+        assert_eq!(encoder.name(), "libsvtav1");
+        let mut pool = Pool::new(layout.size, 16).unwrap();
+        let mut numbers = Vec::new();
+        let mut receive = |encoder: &mut Encoder| {
+            while let Some(packet) = encoder.receive().unwrap() {
+                assert_eq!(packet.track().is_some(), numbers.is_empty());
+                numbers.push((packet.meta().seq, packet.is_key()));
+            }
+        };
+        for seq in 0..10 {
+            let mut frame = pool.acquire().unwrap();
+            frame.set_layout(&layout).unwrap();
+            let meta = FrameMeta { seq, pts: Some(seq as i64), duration: 1, ..FrameMeta::default() };
+            encoder.send(frame.freeze(meta), seq == 5).unwrap();
+            receive(&mut encoder);
+        }
+        encoder.drain().unwrap();
+        receive(&mut encoder);
+        assert_eq!(numbers, (0..10).map(|seq| (seq, seq % 5 == 0)).collect::<Vec<_>>());
     }
 }

@@ -81,11 +81,10 @@ fn encoded_files_have_the_frames_times_and_colours_of_the_source() {
             run(&format!("{encode} ! mux {file}"), &Options::default());
             let mut wanted = expected.clone();
             wanted[0] = codec.to_owned();
-            let mut is = stream(&file);
-            if matches!(codec, "vp8" | "vp9") && *ending == "mp4" {
-                // FFmpeg 5.1 reads no colours of VP9 in MP4.
-                is.truncate(6);
-                wanted.truncate(6);
+            let is = stream(&file);
+            if *ending == "webm" {
+                // WebM has the size of the picture on the screen, in whole pixels: 427 for 426.7.
+                wanted[3] = "427:320".to_owned();
             }
             assert_eq!(is, wanted, "{codec} in {ending}");
             let both = times(&file).into_iter().zip(&expected_times);
@@ -106,18 +105,15 @@ fn a_remux_keeps_packets_times_and_order() {
     let folder = tempfile::tempdir().unwrap();
     let source = video(folder.path());
     let (expected, expected_stream) = (hashes(&source), stream(&source));
-    // The decoding times of a demuxer in a worker are made from the presentation times.
-    for host in ["inline", "process"] {
-        for ending in ["mkv", "mp4", "mov", "ts"] {
-            let file = path(folder.path(), &format!("{host}.{ending}"));
-            run(&format!("file {source} host={host} ! mux {file}"), &Options::default());
-            assert_eq!(hashes(&file), expected, "{host} {ending}");
-            assert_eq!(stream(&file), expected_stream, "{host} {ending}");
-            assert!(times(&file).into_iter().zip(times(&source)).all(|(is, was)| (is - was).abs() <= 1));
-        }
-        let packets = |file: &str| ffprobe(file, "packet=pts,dts,size,flags");
-        assert_eq!(packets(&path(folder.path(), &format!("{host}.mp4"))), packets(&source), "{host}");
+    for ending in ["mkv", "mp4", "mov", "ts"] {
+        let file = path(folder.path(), &format!("out.{ending}"));
+        run(&format!("file {source} ! mux {file}"), &Options::default());
+        assert_eq!(hashes(&file), expected, "{ending}");
+        assert_eq!(stream(&file), expected_stream, "{ending}");
+        assert!(times(&file).into_iter().zip(times(&source)).all(|(is, was)| (is - was).abs() <= 1));
     }
+    let packets = |file: &str| ffprobe(file, "packet=pts,dts,size,flags");
+    assert_eq!(packets(&path(folder.path(), "out.mp4")), packets(&source));
 }
 
 #[test]
