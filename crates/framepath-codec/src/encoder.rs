@@ -8,97 +8,33 @@
 //! buffer is a twelfth of a second. So the software encoders output the packet of a frame in the call that takes
 //! the frame, except SVT-AV1, whose threads work on at their own pace.
 
+mod context;
+mod error;
 mod upload;
 
+pub use error::EncodeError;
+
 use std::collections::VecDeque;
-use std::ffi::{CString, c_int};
+use std::ffi::c_int;
 use std::ptr::{self, NonNull};
-use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
-use framepath_model::format::{Layout, LayoutError, PixelFormat};
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 
-use crate::encoder_settings::{EncoderFamily, EncoderName, EncoderSettings, encoders};
-use crate::error::libav_message;
-use crate::lent_frame::{lend, range_number};
+use crate::encoder_settings::{EncoderFamily, EncoderName, encoders};
+use crate::lent_frame::lend;
 use crate::libav_format::{libav_format, pixel_format};
 use crate::rising_times::RisingTimes;
-use crate::track::{Parameters, TrackInfo};
+use crate::track::TrackInfo;
 use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
+use context::{
+    EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, timed, track_of,
+};
+use error::failure;
 use upload::Uploader;
-
-/// Error of an encoder.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum EncodeError {
-    /// The installed libavcodec has no encoder for the codec with this API.
-    #[error("the installed libavcodec has no {api} encoder of {codec}{}", missing(names))]
-    NotBuilt {
-        /// Name of the codec.
-        codec: &'static str,
-        /// API of the encoder.
-        api: EncoderApi,
-        /// Names of the encoders that libavcodec would have; empty if no such encoder exists.
-        names: String,
-    },
-    /// The encoder does not take the pixel format.
-    #[error("{encoder} does not take {format} frames; put `convert format={instead}` in front")]
-    Format {
-        /// libavcodec's name of the encoder.
-        encoder: String,
-        /// Pixel format of the frames.
-        format: PixelFormat,
-        /// Pixel format that the encoder takes.
-        instead: String,
-    },
-    /// The encoder does not take pictures with an odd width or height in this format.
-    #[error(
-        "{encoder} does not take {format} pictures of {width}x{height} pixels, because a side is odd; put `crop \
-         roi=0,0,{},{}` or `scale` in front",
-        .width & !1,
-        .height & !1
-    )]
-    OddSize {
-        /// libavcodec's name of the encoder.
-        encoder: String,
-        /// Pixel format of the frames.
-        format: PixelFormat,
-        /// Width in pixels.
-        width: u32,
-        /// Height in pixels.
-        height: u32,
-    },
-    /// An option of the encoder is not possible.
-    #[error("{option}: {encoder} {reason}")]
-    Option {
-        /// Name of the option in paths.
-        option: &'static str,
-        /// libavcodec's name of the encoder.
-        encoder: String,
-        /// Reason why the option is not possible.
-        reason: String,
-    },
-    /// libavcodec, the encoder or the hardware failed.
-    #[error("{encoder}: cannot {operation}: {message}")]
-    Encoder {
-        /// libavcodec's name of the encoder.
-        encoder: String,
-        /// Failed operation, as a verb phrase.
-        operation: &'static str,
-        /// libav's message, or the name of the missing device.
-        message: String,
-    },
-    /// The frame is not a picture.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-}
-
-fn missing(names: &str) -> String {
-    if names.is_empty() { String::new() } else { format!(" ({names}); install a build that has one") }
-}
 
 /// Options of an encoder.
 #[derive(Clone, Copy, Debug)]
@@ -153,41 +89,6 @@ pub struct Encoder {
     inside: VecDeque<(i64, FrameMeta)>,
     /// True until the first packet, which carries the description of the track.
     is_first: bool,
-}
-
-/// An `AVCodecContext` of an encoder, freed on drop.
-struct EncoderContext(NonNull<ff::AVCodecContext>);
-
-// SAFETY: owned by one encoder; libavcodec ties nothing to a thread.
-unsafe impl Send for EncoderContext {}
-
-impl Drop for EncoderContext {
-    fn drop(&mut self) {
-        let mut raw = self.0.as_ptr();
-        // SAFETY: from avcodec_alloc_context3, freed only here. Ends the library's threads first.
-        unsafe { ff::avcodec_free_context(&mut raw) };
-    }
-}
-
-/// Returns the first of `names` that libavcodec has, with its description; `None` if it has none of them.
-fn find(names: &[EncoderName]) -> Option<(EncoderName, NonNull<ff::AVCodec>)> {
-    names.iter().find_map(|encoder| {
-        // SAFETY: searches a static table by a C string.
-        let found = unsafe { ff::avcodec_find_encoder_by_name(encoder.name.as_ptr()) };
-        NonNull::new(found.cast_mut()).map(|found| (*encoder, found))
-    })
-}
-
-/// Returns the pixel formats that `codec` takes, as libav's numbers; `None` if it does not list them.
-fn formats_of(codec: NonNull<ff::AVCodec>) -> Option<Vec<c_int>> {
-    // SAFETY: a static description; the list ends with -1. Enums are read as integers as in C.
-    unsafe {
-        let list = (&raw const (*codec.as_ptr()).pix_fmts).read().cast::<c_int>();
-        if list.is_null() {
-            return None;
-        }
-        Some((0..).map(|index| *list.add(index)).take_while(|format| *format >= 0).collect())
-    }
 }
 
 impl Encoder {
@@ -262,6 +163,12 @@ impl Encoder {
     /// True if threads of the library encode, besides the caller's.
     pub fn has_threads(&self) -> bool {
         self.options.threads != Some(1) || self.encoder.family == EncoderFamily::Svt
+    }
+
+    /// True if the encoder makes the packet of a frame a random access point on request. Otherwise the caller opens
+    /// another encoder, whose first packet is one.
+    pub fn follows_key_requests(&self) -> bool {
+        self.encoder.family.follows_key_requests()
     }
 
     /// Returns the number of frames whose packets have not come out.
@@ -381,14 +288,6 @@ impl std::fmt::Debug for Encoder {
     }
 }
 
-fn failure(encoder: EncoderName, operation: &'static str, code: c_int) -> EncodeError {
-    EncodeError::Encoder {
-        encoder: encoder.name.to_string_lossy().into_owned(),
-        operation,
-        message: libav_message(code),
-    }
-}
-
 /// Checks that `encoder` takes frames of `layout`, and the options. libavcodec's own errors have less detail.
 fn check(
     encoder: EncoderName,
@@ -442,173 +341,9 @@ fn check(
     Ok(())
 }
 
-/// Returns `info` with a known time base and frame rate: 25 frames per second if the rate is not known, and
-/// microseconds if the time base is not known.
-fn timed(info: &StreamInfo) -> StreamInfo {
-    let known = |value: Rational, default: Rational| if value.value().is_some() { value } else { default };
-    StreamInfo {
-        time_base: known(info.time_base, Rational::new(1, 1_000_000)),
-        frame_rate: known(info.frame_rate, Rational::new(25, 1)),
-        ..*info
-    }
-}
-
-/// Returns the duration of a frame in ticks of the time base, at least 1.
-fn frame_ticks(info: &StreamInfo) -> i64 {
-    let frame = Rational::new(info.frame_rate.den, info.frame_rate.num);
-    frame.rescale(1, info.time_base).unwrap_or(1).max(1)
-}
-
-/// Sets the fields of a context that is not open yet.
-///
-/// # Safety
-/// `context` is valid and not open.
-unsafe fn configure(
-    context: *mut ff::AVCodecContext,
-    family: EncoderFamily,
-    layout: &Layout,
-    info: &StreamInfo,
-    options: &EncoderOptions,
-) {
-    /// Distance of keyframes for "none": encoders count in 32 bits, some in fewer.
-    const MOST_GOP: u32 = 1 << 24;
-    let rational = |value: Rational| ff::AVRational { num: value.num, den: value.den };
-    let two_seconds = info.frame_rate.value().map_or(50, |rate| (2.0 * rate).round().max(1.0) as u32);
-    let colors = layout.colors;
-    // SAFETY: guaranteed by the caller. Enums are written as the integers that they are in C: libav handles any code
-    // point, which Rust's enums do not.
-    unsafe {
-        (*context).width = layout.width as c_int;
-        (*context).height = layout.height as c_int;
-        (&raw mut (*context).pix_fmt).cast::<c_int>().write(libav_format(layout.format) as c_int);
-        (*context).time_base = rational(info.time_base);
-        (*context).framerate = rational(info.frame_rate);
-        (*context).sample_aspect_ratio = match info.sample_aspect.value() {
-            Some(_) => rational(info.sample_aspect),
-            None => ff::AVRational { num: 0, den: 1 },
-        };
-        (&raw mut (*context).color_range).cast::<u32>().write(range_number(colors.range));
-        (&raw mut (*context).color_primaries).cast::<u32>().write(colors.primaries.into());
-        (&raw mut (*context).color_trc).cast::<u32>().write(colors.transfer.into());
-        (&raw mut (*context).colorspace).cast::<u32>().write(colors.matrix.into());
-        (*context).gop_size = options.gop.unwrap_or(two_seconds).min(MOST_GOP) as c_int;
-        (*context).max_b_frames = 0;
-        (*context).thread_count = options.threads.map_or(0, |threads| threads as c_int);
-        #[cfg(callbacks_need_flag)]
-        {
-            // libvpx's rate control counts this as the duration of a frame.
-            (*context).ticks_per_frame = c_int::try_from(frame_ticks(info)).unwrap_or(1);
-        }
-        match options.rate {
-            RateControl::BitRate(bits) => {
-                set_bit_rate(context, bits);
-                match family {
-                    // Equal limits make the rate constant.
-                    EncoderFamily::Vpx | EncoderFamily::Aom => (*context).rc_min_rate = bits as i64,
-                    // SVT-AV1 has a maximum only for other modes than constant rate.
-                    EncoderFamily::Svt => (*context).rc_max_rate = 0,
-                    _ => {}
-                }
-            }
-            RateControl::Quality(quality) => {
-                let quality = quality.unwrap_or_else(|| family.usual_quality(options.codec));
-                // libavcodec's defaults would limit the rate.
-                (*context).bit_rate = match family {
-                    // These two need a rate. libvpx takes it as the upper limit for VP8.
-                    EncoderFamily::Vpx if options.codec == Codec::Vp8 => 100_000_000,
-                    EncoderFamily::V4l2m2m => default_bit_rate(layout, info),
-                    _ => 0,
-                };
-                (*context).global_quality = quality as c_int;
-            }
-        }
-    }
-}
-
-/// Returns a tenth of a bit for each pixel, in bits per second.
-fn default_bit_rate(layout: &Layout, info: &StreamInfo) -> i64 {
-    let pixels = f64::from(layout.width) * f64::from(layout.height);
-    (pixels * info.frame_rate.value().unwrap_or(25.0) / 10.0) as i64
-}
-
-/// Sets bit rate, maximum rate and buffer: a twelfth of a second, or a frame if that is longer.
-///
-/// # Safety
-/// `context` is valid.
-unsafe fn set_bit_rate(context: *mut ff::AVCodecContext, bits: u64) {
-    // SAFETY: guaranteed by the caller.
-    unsafe {
-        let rate = (*context).framerate;
-        let frames = if rate.num > 0 { i64::from(rate.num) / i64::from(rate.den.max(1)) } else { 12 };
-        let bits = bits as i64;
-        (*context).bit_rate = bits;
-        (*context).rc_max_rate = bits;
-        (*context).rc_buffer_size = c_int::try_from(bits / frames.clamp(1, 12)).unwrap_or(c_int::MAX);
-    }
-}
-
-/// Opens `context` with the options of the encoder.
-fn open(
-    context: &EncoderContext,
-    encoder: EncoderName,
-    description: NonNull<ff::AVCodec>,
-    layout: &Layout,
-    options: &EncoderOptions,
-) -> Result<(), EncodeError> {
-    let settings = EncoderSettings {
-        codec: options.codec,
-        rate: options.rate,
-        preset: options.preset,
-        threads: options.threads,
-        intra_refresh: options.intra_refresh,
-        width: layout.width,
-    };
-    let mut dictionary = ptr::null_mut();
-    for (name, value) in encoder.family.options(&settings) {
-        let value = CString::new(value).unwrap_or_default();
-        // SAFETY: the dictionary is null or ours; both texts are C strings, which it copies.
-        unsafe { ff::av_dict_set(&mut dictionary, name.as_ptr(), value.as_ptr(), 0) };
-    }
-    // SAFETY: a valid context that is not open; the dictionary is ours, and freed in any case. Options that an older or
-    // newer library does not know stay in it and have no effect.
-    let code = unsafe {
-        let code = ff::avcodec_open2(context.0.as_ptr(), description.as_ptr(), &mut dictionary);
-        ff::av_dict_free(&mut dictionary);
-        code
-    };
-    if code >= 0 {
-        return Ok(());
-    }
-    Err(match upload::absent(options.api) {
-        Some(what) => EncodeError::Encoder {
-            encoder: encoder.name.to_string_lossy().into_owned(),
-            operation: "open the encoder",
-            message: what.to_owned(),
-        },
-        None => failure(encoder, "open the encoder", code),
-    })
-}
-
-/// Returns the description of the packets of the open encoder `context`; `None` without memory.
-fn track_of(context: *mut ff::AVCodecContext, codec: Codec, info: &StreamInfo) -> Option<TrackInfo> {
-    // SAFETY: an open context of ours; the new parameter set is freed by `made`, and copied before.
-    unsafe {
-        let mut made = ff::avcodec_parameters_alloc();
-        if made.is_null() {
-            return None;
-        }
-        let code = ff::avcodec_parameters_from_context(made, context);
-        let copy = if code >= 0 { Parameters::copy_of(made) } else { None };
-        let format = pixel_format((*made).format);
-        let (width, height) = ((*made).width as u32, (*made).height as u32);
-        ff::avcodec_parameters_free(&mut made);
-        let stream = StreamInfo { format, width, height, ..*info };
-        Some(TrackInfo { codec, stream, parameters: Arc::new(copy?) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use framepath_model::stream::Rational;
     use framepath_os::memory::pool::Pool;
 
     use super::*;
@@ -658,7 +393,7 @@ mod tests {
         let (layout, info) = picture();
         let options = options(Codec::Av1, EncoderApi::Software);
         let mut encoder = Encoder::open_first(&[ABSENT, svt], &layout, &info, &options).unwrap();
-        assert_eq!(encoder.name(), "libsvtav1");
+        assert_eq!((encoder.name().as_str(), encoder.follows_key_requests()), ("libsvtav1", false));
         let mut pool = Pool::new(layout.size, 16).unwrap();
         let mut numbers = Vec::new();
         let mut receive = |encoder: &mut Encoder| {
@@ -671,11 +406,11 @@ mod tests {
             let mut frame = pool.acquire().unwrap();
             frame.set_layout(&layout).unwrap();
             let meta = FrameMeta { seq, pts: Some(seq as i64), duration: 1, ..FrameMeta::default() };
-            encoder.send(frame.freeze(meta), seq == 5).unwrap();
+            encoder.send(frame.freeze(meta), false).unwrap();
             receive(&mut encoder);
         }
         encoder.drain().unwrap();
         receive(&mut encoder);
-        assert_eq!(numbers, (0..10).map(|seq| (seq, seq % 5 == 0)).collect::<Vec<_>>());
+        assert_eq!(numbers, (0..10).map(|seq| (seq, seq == 0)).collect::<Vec<_>>());
     }
 }

@@ -174,6 +174,12 @@ impl EncoderFamily {
         matches!(self, EncoderFamily::X264 | EncoderFamily::Nvenc)
     }
 
+    /// True if the encoder makes a keyframe of a frame on request.
+    pub(crate) fn follows_key_requests(self) -> bool {
+        self != EncoderFamily::Svt
+    }
+
+    /// True if the encoder can refresh the picture column by column.
     pub(crate) fn refreshes_gradually(self) -> bool {
         matches!(self, EncoderFamily::X264 | EncoderFamily::X265)
     }

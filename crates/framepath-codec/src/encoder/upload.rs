@@ -10,7 +10,8 @@ use framepath_os::machine::nodes;
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 
-use super::{EncodeError, failure};
+use super::EncodeError;
+use super::error::failure;
 use crate::EncoderApi;
 use crate::encoder_settings::EncoderName;
 use crate::lent_frame::lend;

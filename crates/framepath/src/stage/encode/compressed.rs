@@ -14,6 +14,9 @@ use crate::recorder::Gap;
 use crate::request::{Answered, Request};
 use crate::stage::Stage;
 
+/// Bit rates that a request can set, bits per second: those of the option `bitrate`. A requester may be in a worker.
+const BIT_RATES: std::ops::RangeInclusive<u64> = 1_000..=1_000_000_000;
+
 /// APIs of the encoder to try, and the receiver of the note about those that failed.
 pub(super) struct EncoderChoice {
     /// APIs in the order in which to try them.
@@ -22,7 +25,7 @@ pub(super) struct EncoderChoice {
 }
 
 /// Stage that encodes. The encoder is opened for the first frame, and again, with a keyframe, when frames change their
-/// format, size or colours, after a seek or flush, and for a bit rate that the open encoder cannot follow.
+/// format, size or colours, after a seek or flush, and for a request that the open encoder cannot follow.
 ///
 /// In the ledger, encoding by the stage's thread counts for the frame, and is `pool` if the library has threads.
 /// The time in which an encoder keeps a frame is `held`.
@@ -92,6 +95,8 @@ impl Encode {
             self.options.rate = RateControl::BitRate(bits);
             fits &= follows;
         }
+        let follows_key = self.encoder.as_ref().is_some_and(|(encoder, _)| encoder.follows_key_requests());
+        fits &= follows_key || !self.wants_key;
         if !fits {
             self.end_encoder(out)?;
             let Some(info) = self.info else { return Err(out.fail(StageError::Downstream)) };
@@ -173,7 +178,9 @@ impl Stage for Encode {
     fn request(&mut self, request: &Request) -> Answered {
         match request {
             Request::Keyframe => self.wants_key = true,
-            Request::BitRate(bits) => self.wanted_bits = Some(*bits),
+            Request::BitRate(bits) => {
+                self.wanted_bits = Some((*bits).clamp(*BIT_RATES.start(), *BIT_RATES.end()))
+            }
             _ => return Answered::PassOn,
         }
         Answered::Done
