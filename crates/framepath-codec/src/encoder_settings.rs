@@ -287,10 +287,8 @@ impl EncoderFamily {
                 set(c"cpu-used", &(3 + preset.speed()));
                 set(c"row-mt", &1);
                 set(c"tile-columns", &tile_columns(settings.width));
-                match quality {
-                    Some(0) => set(c"aom-params", &"lossless=1"),
-                    Some(quality) => set(c"crf", &quality),
-                    None => {}
+                if let Some(quality) = quality {
+                    set(c"crf", &quality);
                 }
             }
             EncoderFamily::Vaapi => {

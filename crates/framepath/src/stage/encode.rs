@@ -43,7 +43,7 @@ static DEFINITION: Definition = Definition::stage(
         "crf",
         ValueKind::count(0, 63),
         DefaultValue::Unset("h264 23, hevc 28, vp8 10, vp9 31, av1 35"),
-        "constant quality, lower is better; h264 and hevc up to 51; 0 is lossless, except for vp8",
+        "constant quality, lower is better; h264 and hevc up to 51; 0 is lossless for h264, hevc and vp9",
     ),
     Arg::option(
         "gop",
