@@ -11,7 +11,7 @@ use framepath::{HopFailure, Item, Options, Out, Pipeline, Report, Stage, StageEr
 use framepath_testkit::pipeline::{run, try_run};
 use framepath_testkit::{clip, ffmpeg, ffprobe, md5_lines};
 
-/// What ffprobe says of a stream, besides its frames.
+/// Entries of ffprobe for the properties of a stream.
 const STREAM: &str = "stream=codec_name,width,height,pix_fmt,sample_aspect_ratio,avg_frame_rate,color_range,\
                       color_space,color_transfer,color_primaries,nb_read_frames";
 
@@ -97,6 +97,32 @@ fn encoded_files_have_the_frames_times_and_colours_of_the_source() {
             assert_eq!(hashes(&file), own, "{codec} in {ending}");
             assert_eq!(own.len(), expected_times.len());
         }
+    }
+}
+
+#[test]
+fn irregular_times_and_full_range_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, file] = ["source.mkv", "out.mkv"].map(|name| path(folder.path(), name));
+    let picture = "testsrc2=s=320x180:r=30:d=2,select='not(mod(n,3)*mod(n,5))',format=yuvj420p";
+    ffmpeg(&[
+        "-f",
+        "lavfi",
+        "-i",
+        picture,
+        "-vsync",
+        "vfr",
+        "-c:v",
+        "libx264",
+        "-color_range",
+        "pc",
+        &source,
+    ]);
+    let expected = times(&source);
+    for codec in ["h264", "hevc", "vp9"] {
+        run(&format!("file {source} ! decode ! encode {codec} ! mux {file}"), &Options::default());
+        assert_eq!(times(&file), expected, "{codec}");
+        assert_eq!(stream(&file)[5], "pc", "{codec}");
     }
 }
 
