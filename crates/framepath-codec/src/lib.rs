@@ -14,6 +14,7 @@
 //!   does not support, require one copy or conversion in every output format.
 //! - [`Hardware`] opens a hardware decoder's device (VA-API, NVDEC, VDPAU, Vulkan). [`Decoder::on`]
 //!   opens a decoder on this device; the decoder copies each picture once.
+//! - [`Encoder`] turns frames into packets, and [`Muxer`] writes packets into a container.
 //! - [`Converter`] changes the pixel format; [`Painter`] paints frames as RGB into a screen's
 //!   memory.
 //! - [`filter`] runs graphs of libavfilter, which is loaded at run time.
@@ -60,14 +61,19 @@ mod convert;
 mod dav1d;
 mod decoder;
 mod demux;
+mod encoder;
+mod encoder_settings;
 mod error;
 pub mod filter;
 pub mod frei0r;
 mod hardware;
 mod hardware_api;
 mod input;
+mod lent_frame;
 mod libav;
 mod libav_format;
+mod mux_format;
+mod muxer;
 mod network_input;
 mod numbers;
 mod output_format;
@@ -77,6 +83,7 @@ mod palette;
 mod picture;
 mod pool_provider;
 mod rgb_to_yuv;
+mod rising_times;
 mod shortage;
 mod slots;
 mod surface;
@@ -90,10 +97,14 @@ pub use container::{Formats, containers};
 pub use convert::{ConvertError, Converter, ScaleFilter};
 pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
 pub use demux::{Demuxer, NetworkProtocol, NetworkStream, silence_ffmpeg, write_chunk};
+pub use encoder::{EncodeError, Encoder, EncoderOptions};
+pub use encoder_settings::{EncoderApi, EncoderPreset, RateControl};
 pub use error::CodecError;
 pub use hardware::Hardware;
 pub use hardware_api::HardwareApi;
 pub use input::{MediaFile, ReadBytes};
+pub use mux_format::MuxFormat;
+pub use muxer::{MuxError, Muxer, SeekWrite};
 pub use output_format::OutputFormat;
 pub use packet::Packet;
 pub use paint::{PaintArea, Painter, PixelOrder, planar8};

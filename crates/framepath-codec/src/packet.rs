@@ -11,6 +11,8 @@ use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
 use framepath_os::measure::meter;
 
+use crate::TrackInfo;
+
 /// Compressed packet of a video, usually the bytes of one picture. It may move between threads.
 #[derive(Debug)]
 pub struct Packet(Box<Body>);
@@ -23,6 +25,8 @@ struct Body {
     /// True if another process can write the bytes.
     shared: bool,
     preroll: Preroll,
+    /// Description of the track from this packet on; `None` if the packet has none.
+    track: Option<Box<TrackInfo>>,
 }
 
 // SAFETY: only this value owns the packet, and libavutil counts references to its buffer
@@ -39,6 +43,7 @@ impl Packet {
             raw,
             shared: false,
             preroll: Preroll::default(),
+            track: None,
         })))
     }
 
@@ -68,6 +73,18 @@ impl Packet {
     /// that forwards packets.
     pub fn preroll_mut(&mut self) -> &mut Preroll {
         &mut self.0.preroll
+    }
+
+    /// Returns the description of the track from this packet on. Only the first packet of an
+    /// [`Encoder`](crate::Encoder) has one; the packets of a demuxer are described by
+    /// [`Demuxer::info`](crate::Demuxer::info).
+    pub fn track(&self) -> Option<&TrackInfo> {
+        self.0.track.as_deref()
+    }
+
+    /// Sets the description of the track from this packet on.
+    pub(crate) fn set_track(&mut self, track: TrackInfo) {
+        self.0.track = Some(Box::new(track));
     }
 
     /// Returns the packet for calls into libav; valid while `self` lives.
@@ -224,6 +241,7 @@ impl Packet {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
         packet.0.preroll = self.0.preroll;
+        packet.0.track.clone_from(&self.0.track);
         // SAFETY: both are valid; the bytes are reference-counted.
         let code = unsafe { ff::av_packet_ref(packet.as_ptr(), self.as_ptr()) };
         (code >= 0).then_some(packet)

@@ -23,6 +23,22 @@ pub fn ffmpeg_output(arguments: &[&str]) -> Output {
         .unwrap_or_else(|error| panic!("starting `ffmpeg`: {error}; apt install ffmpeg"))
 }
 
+/// Runs `ffprobe` on the video of `file` for the entries `entries` (its `-show_entries`), and returns the values, each
+/// line as its fields. Panics if `ffprobe` cannot be started or fails.
+pub fn ffprobe(file: &str, entries: &str) -> Vec<Vec<String>> {
+    let output = Command::new("ffprobe")
+        .args(["-v", "error", "-select_streams", "v", "-count_frames", "-show_entries", entries])
+        .args(["-of", "compact=print_section=0:nokey=1", file])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("starting `ffprobe`: {error}; apt install ffmpeg"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ffprobe {file}: {text}");
+    let lines = String::from_utf8_lossy(&output.stdout);
+    let fields = |line: &str| line.split('|').map(str::to_owned).collect();
+    lines.lines().filter(|line| !line.is_empty()).map(fields).collect()
+}
+
 /// Returns the lines of the framemd5 file `text` without its header lines.
 pub fn md5_lines(text: &str) -> Vec<String> {
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()

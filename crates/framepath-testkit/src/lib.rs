@@ -7,7 +7,7 @@
 //! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
 //! - [`until`] waits for a condition, and [`within_deadline`] for a function, with a time limit.
 //! - [`display`] starts an X server and a window manager.
-//! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
+//! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels; [`ffprobe`] reads what a file declares.
 //! - [`mp4`] changes files where the tool's options differ between its versions.
 //! - [`mod@conformance`] is the suite that every link and host passes.
 //! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
@@ -29,4 +29,4 @@ pub mod service;
 pub use checkout::{clip, clips, in_checkout, program};
 pub use command::{CommandOutput, finish, framepath, run, wait};
 pub use deadline::{until, within_deadline};
-pub use ffmpeg::{ffmpeg, ffmpeg_output, md5_lines};
+pub use ffmpeg::{ffmpeg, ffmpeg_output, ffprobe, md5_lines};

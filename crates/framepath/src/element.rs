@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use framepath_codec::{ProviderRef, TrackInfo};
+use framepath_codec::{Codec, ProviderRef, TrackInfo};
 use framepath_model::path::{Definition, DefinitionKind, Hop};
 use framepath_os::memory::pool::{GiveBack, Pool};
 use framepath_os::v4l2::Node;
@@ -46,6 +46,9 @@ pub(crate) struct Element {
     pub(crate) task: Option<Arc<FindTask>>,
     /// True if the element decodes: the input is packets, and the output is frames.
     pub(crate) decodes: bool,
+    /// Function that returns the codec of the element's packets for a hop; `None` for a hop that emits what it
+    /// takes, or frames.
+    pub(crate) encodes: fn(&Hop) -> Option<Codec>,
     /// Function that returns the minimum number of the element's frames that the hops behind hold while
     /// the element waits for a slot of its pool. The watchdog ignores a worker's report of such a wait
     /// while the hops hold fewer.
@@ -100,7 +103,7 @@ impl Element {
 
     fn new(definition: &'static Definition, make: Make) -> Element {
         // 1 is safe for every stage: a user's stage may itself keep all other slots.
-        Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
+        Element { definition, make, task: None, decodes: false, encodes: |_| None, least_out: |_, _| 1 }
     }
 
     /// Sets the function that returns the task of the element's worker for a hop.
@@ -114,6 +117,11 @@ impl Element {
     /// Declares that the element decodes packets into frames.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
+    }
+
+    /// Sets the function that returns the codec of the packets that the element makes of frames for a hop.
+    pub(crate) fn encoding(self, encodes: fn(&Hop) -> Option<Codec>) -> Element {
+        Element { encodes, ..self }
     }
 
     /// Sets the function that returns the minimum number of frames that the hops behind hold while the
@@ -139,9 +147,9 @@ pub struct HopPlace<'a> {
     /// [`Pipeline::append`](crate::Pipeline::append)). Empty in a worker, and for a single hop that
     /// [`Pipeline::add_hop`](crate::Pipeline::add_hop) adds.
     pub(crate) behind: &'a [Hop],
-    /// Description of the source's compressed track; `None` for a source, behind an element that decodes, and
-    /// if the source emits frames or packets without a description. It is set but wrong behind a decoder that
-    /// the caller implements.
+    /// Description of the compressed track: the source's, or behind an element that encodes its codec only, because
+    /// the first packet has the rest. `None` for a source, behind an element that decodes, and if the source emits
+    /// frames or packets without a description. It is set but wrong behind a decoder that the caller implements.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
     /// In a worker: table of the frames that the process that runs the path still reads, with the shared

@@ -5,7 +5,7 @@ use std::io;
 
 use framepath_codec::filter::GraphError;
 use framepath_codec::frei0r::Frei0rError;
-use framepath_codec::{CodecError, ConvertError};
+use framepath_codec::{CodecError, ConvertError, EncodeError, MuxError};
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_model::path::PathError;
 use framepath_os::memory::pool::{ForeignError, PoolError};
@@ -34,6 +34,13 @@ pub enum StageError {
     /// a codec library failed or got no memory.
     #[error(transparent)]
     Codec(#[from] CodecError),
+    /// Frames cannot be encoded: libavcodec has no such encoder, the encoder does not take the frames or an option,
+    /// or it failed.
+    #[error(transparent)]
+    Encode(#[from] EncodeError),
+    /// Packets cannot be written into a container.
+    #[error(transparent)]
+    Mux(#[from] MuxError),
     /// A frame cannot be converted to the requested format or size, or painted into a window.
     #[error(transparent)]
     Convert(#[from] ConvertError),

@@ -3,8 +3,10 @@
 
 use std::sync::atomic::Ordering;
 
-use framepath_codec::Codec;
+use framepath_codec::{Codec, TrackInfo};
+use framepath_model::orientation::Orientation;
 use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::sync::queue::Leaky;
 
 use crate::element::{HopPlace, LeastOut, Make};
@@ -171,6 +173,9 @@ impl Pipeline {
         if element.decodes {
             pipeline.track = None;
         }
+        if let Some(codec) = (element.encodes)(hop) {
+            pipeline.track = Some(TrackInfo::from_codec(codec, UNKNOWN_STREAM)?);
+        }
         Ok(pipeline)
     }
 
@@ -227,6 +232,17 @@ fn decoded_in_worker(hop: &Hop, place: &HopPlace<'_>) -> Option<Hop> {
     ));
     Some(hop.with_choice("host", "process"))
 }
+
+/// Stream whose properties are known only when the run starts.
+const UNKNOWN_STREAM: StreamInfo = StreamInfo {
+    format: None,
+    width: 0,
+    height: 0,
+    time_base: Rational::new(0, 1),
+    frame_rate: Rational::new(0, 1),
+    sample_aspect: Rational::new(0, 1),
+    orientation: Orientation::Upright,
+};
 
 fn hop_error(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }

@@ -84,8 +84,8 @@ pub struct Pipeline {
     /// True if a run without a frame is an error, as for path text. False for a source of the caller's
     /// own, which may be empty.
     pub(crate) expects_frames: bool,
-    /// Description of the source's compressed track, until an element of path text that decodes is added;
-    /// `None` afterwards, and for a source that emits frames or packets without a description. A decoder that
+    /// Description of the source's compressed track, until an element of path text that decodes or encodes is added;
+    /// `None` behind one that decodes, and for a source that emits frames or packets without a description. A decoder that
     /// the caller implements does not clear it.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,

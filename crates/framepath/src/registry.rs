@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements. Help lists them by heading, under each heading in this order.
-fn built_in() -> [Element; 32] {
+fn built_in() -> [Element; 35] {
     [
         source::file::element(),
         source::url::element(),
@@ -45,6 +45,7 @@ fn built_in() -> [Element; 32] {
         sink::raw::element(),
         sink::png::element(),
         sink::pgm::element(),
+        sink::mux::element(),
         sink::play::element(),
         sink::send::element(),
         queue::element(),

@@ -3,6 +3,7 @@
 
 pub(crate) mod framemd5;
 pub(crate) mod function;
+pub(crate) mod mux;
 pub(crate) mod null;
 pub(crate) mod output;
 pub(crate) mod pgm;

@@ -197,7 +197,7 @@ fn an_incomplete_path_is_completed() {
     assert_eq!(words("test ! queue leaky="), "leaky=no leaky=upstream leaky=downstream");
     assert_eq!(words("test ! queue leaky=u"), "leaky=upstream");
     assert_eq!(words("test ! queue depth="), "");
-    assert_eq!(words("test ! encode "), "raw");
+    assert_eq!(words("test ! encode "), "raw h264 hevc vp8 vp9 av1");
     assert_eq!(words("test ! encode raw co"), "copy=");
     assert_eq!(words("test ! decode ho"), "host=");
     assert_eq!(words("test ! decode threads="), "threads=auto");
@@ -364,7 +364,11 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! threshold level=256 ! null", "256", "is out of range", "0 to 255; default 128"),
     ("test ! threshold roi=0,0,320 ! null", "0,0,320", "is not a region", "X,Y,WIDTH,HEIGHT"),
     ("test ! threshold roi=0,0,0,1 ! null", "0,0,0,1", "is out of range", "default the whole frame"),
-    ("test ! encode h264 ! null", "h264", "`h264` is not known", "`codec` is `raw`"),
+    ("test ! encode h263 ! null", "h263", "`h263` is not known", "did you mean `h264`?"),
+    ("test ! encode h264 bitrate=4m ! null", "4m", "has an unknown unit", "did you mean `bitrate=4M`?"),
+    ("test ! encode h264 bitrate=4 ! null", "4", "is out of range", "from 1k to 1000M"),
+    ("test ! encode h264 bitrate=fast ! null", "fast", "is not a bit rate", "such as `4M` or `800k`"),
+    ("test ! encode h264 bitrate=4M crf=20 ! null", "4M", "`bitrate` and `crf` exclude each other", "leave one out"),
     ("test ! encode raw copy=true ! null", "true", "is not known", "did you mean `copy=yes`?"),
     ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "the path of a file, or `-`"),
     ("test ! plugin ! null", "plugin", "`plugin` needs `PLUGIN`", "such as `frei0r:invert0r`"),
@@ -512,6 +516,12 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
         ]
         .boxed(),
         ValueKind::Bytes { min, max } => (min..=max).prop_map(|n| n.to_string()).boxed(),
+        ValueKind::BitRate => prop_oneof![
+            (1_000..=1_000_000_000_u64).prop_map(|n| n.to_string()),
+            (1..=1_000_000_u64).prop_map(|n| format!("{n}k")),
+            (1..1000_u64, 0..1000_u64).prop_map(|(whole, part)| format!("{whole}.{part:03}M")),
+        ]
+        .boxed(),
         ValueKind::Roi => (0..=16_384_u32, 0..=16_384_u32, 1..=16_384_u32, 1..=16_384_u32)
             .prop_map(|(x, y, w, h)| format!("{x},{y},{w},{h}"))
             .boxed(),

@@ -2,19 +2,18 @@
 //! Frames as libavfilter reads them: read-only, and without a copy if libavfilter may read them in
 //! place.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ffmpeg_sys_next as ff;
-use framepath_model::colors::{ColorRange, Colors};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, Pool};
 
 use super::{GraphError, InputMemory, ROW_ALIGN, SLACK};
+use crate::lent_frame::{FrameHolder, lend};
 use crate::libav::PictureRef;
 use crate::libav_format::libav_format;
-use crate::picture::set_field_order;
 
 /// Number of bytes that must be readable behind the last row: vector code reads beyond it.
 const TOO_FAR: usize = 64;
@@ -44,6 +43,20 @@ struct HeldFrame {
 impl HeldFrames {
     fn addresses(&self) -> MutexGuard<'_, Vec<usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl FrameHolder for HeldFrame {
+    fn frame(&self) -> &Frame {
+        &self.frame
+    }
+}
+
+impl Drop for HeldFrame {
+    /// Removes the frame from the list, after libavfilter's last reference to it.
+    fn drop(&mut self) {
+        let address = (&raw const *self).addr();
+        self.list.addresses().retain(|listed| *listed != address);
     }
 }
 
@@ -109,40 +122,12 @@ impl InputFrames {
     }
 
     fn picture_of(&self, frame: Frame, number: u64) -> Option<PictureRef> {
-        let (layout, meta) = (*frame.layout(), frame.meta());
-        let picture = PictureRef::new("filter").ok()?;
-        let planes: Vec<*const u8> =
-            (0..layout.planes().len()).map(|index| frame.plane(index).as_ptr()).collect();
-        let held = Box::into_raw(Box::new(HeldFrame { frame, list: self.held.clone() }));
-        // SAFETY: a new frame of ours. The buffer keeps the planes until `release`; it is read-only, so libavfilter
-        // writes to none of them. Enums are written as the integers that they are in C.
-        unsafe {
-            let raw = picture.as_ptr();
-            let flags = ff::AV_BUFFER_FLAG_READONLY as c_int;
-            let bytes = layout.size;
-            let buffer = ff::av_buffer_create(planes[0].cast_mut(), bytes, Some(release), held.cast(), flags);
-            if buffer.is_null() {
-                drop(Box::from_raw(held));
-                return None;
-            }
-            self.held.addresses().push(held.addr());
-            (*raw).buf[0] = buffer;
-            for (index, plane) in layout.planes().iter().enumerate() {
-                (*raw).data[index] = planes[index].cast_mut();
-                (*raw).linesize[index] = plane.stride as c_int;
-            }
-            if layout.format == PixelFormat::Pal8 {
-                (*raw).linesize[1] = 0;
-            }
-            (*raw).extended_data = (&raw mut (*raw).data).cast();
-            (*raw).width = layout.width as c_int;
-            (*raw).height = layout.height as c_int;
-            (*raw).format = libav_format(layout.format) as c_int;
-            (*raw).pts = meta.pts.unwrap_or(ff::AV_NOPTS_VALUE);
-            (*raw).opaque = std::ptr::without_provenance_mut(number as usize);
-            set_colors(raw, layout.colors);
-            set_field_order(raw, meta.field_order);
-        }
+        let held = Box::new(HeldFrame { frame, list: self.held.clone() });
+        let address = (&raw const *held).addr();
+        let picture = lend(held)?;
+        self.held.addresses().push(address);
+        // SAFETY: a frame of ours.
+        unsafe { (*picture.as_ptr()).opaque = std::ptr::without_provenance_mut(number as usize) };
         Some(picture)
     }
 
@@ -181,32 +166,4 @@ impl InputFrames {
         };
         is_whole.then(|| frame.share())
     }
-}
-
-/// Sets the colour description of the frame `raw`.
-///
-/// # Safety
-/// `raw` is valid, and only used here.
-unsafe fn set_colors(raw: *mut ff::AVFrame, colors: Colors) {
-    let range = match colors.range {
-        ColorRange::Unknown => ff::AVColorRange::AVCOL_RANGE_UNSPECIFIED,
-        ColorRange::Limited => ff::AVColorRange::AVCOL_RANGE_MPEG,
-        ColorRange::Full => ff::AVColorRange::AVCOL_RANGE_JPEG,
-    };
-    // SAFETY: guaranteed by the caller; libav handles any code point, which Rust's enums do not.
-    unsafe {
-        (*raw).color_range = range;
-        (&raw mut (*raw).color_primaries).cast::<u32>().write(colors.primaries.into());
-        (&raw mut (*raw).color_trc).cast::<u32>().write(colors.transfer.into());
-        (&raw mut (*raw).colorspace).cast::<u32>().write(colors.matrix.into());
-    }
-}
-
-/// Callback that drops the handle to a frame after libavfilter's last reference to it. Called on
-/// any thread.
-unsafe extern "C" fn release(held: *mut c_void, _data: *mut u8) {
-    // SAFETY: the box that `picture_of` attached to this buffer, freed once.
-    let held = unsafe { Box::from_raw(held.cast::<HeldFrame>()) };
-    let address = (&raw const *held).addr();
-    held.list.addresses().retain(|listed| *listed != address);
 }

@@ -91,7 +91,7 @@ impl Cause {
             Cause::Paced => "measured: stamps around the timer",
             Cause::Device => "measured: stamps at both ends",
             Cause::Network => "not measured: no hop crosses a network yet",
-            Cause::Pool => "measured: stamps around the decoder's thread pool",
+            Cause::Pool => "measured: stamps around the codec's thread pool",
             Cause::Unexplained => "derived: latency less all rows above",
         }
     }

@@ -102,11 +102,11 @@ impl Arg {
     }
 
     /// Returns the argument as help writes it: `depth=N` for an option, `PATH` for a positional
-    /// argument, `a|b` for a positional choice.
+    /// argument, `a|b` for a positional choice of at most three words.
     pub fn usage(&self) -> String {
         match self.positional {
             true => match self.kind {
-                ValueKind::Choice { now } => now.join("|"),
+                ValueKind::Choice { now } if now.len() <= 3 => now.join("|"),
                 _ => self.name.to_uppercase(),
             },
             false => format!("{}={}", self.name, self.kind.shape()),

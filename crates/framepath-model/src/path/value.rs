@@ -33,6 +33,8 @@ pub enum ValueKind {
         /// Largest accepted number of bytes.
         max: u64,
     },
+    /// Bits per second, 1,000 to 1,000,000,000, plain or in thousands (`k`) or millions (`M`): `4M`.
+    BitRate,
     /// Region of a picture in pixels: `x,y,w,h`; x and y from 0, w and h from 1, each up to 16,384.
     Roi,
     /// One word of a list.
@@ -50,6 +52,11 @@ pub enum ValueKind {
     Plugin,
 }
 
+/// Lowest [`ValueKind::BitRate`], bits per second.
+const MIN_BIT_RATE: u64 = 1_000;
+/// Highest [`ValueKind::BitRate`], bits per second: it fits the 32-bit numbers of encoders.
+const MAX_BIT_RATE: u64 = 1_000_000_000;
+
 /// Longest [`ValueKind::Duration`], nanoseconds: one minute.
 const MAX_DURATION_NS: u64 = 60_000_000_000;
 /// Longest [`ValueKind::StreamTime`], nanoseconds: a thousand hours.
@@ -64,7 +71,7 @@ const MAX_RATE: f64 = 1_000_000.0;
 /// Value of an argument, as the parser has read it from the text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Number of a [`ValueKind::Count`] or [`ValueKind::Level`].
+    /// Number of a [`ValueKind::Count`] or [`ValueKind::Level`], or bits per second of a [`ValueKind::BitRate`].
     Count(u64),
     /// Width and height in pixels.
     Size(u32, u32),
@@ -141,6 +148,9 @@ impl ValueKind {
                 print_bytes(max),
                 print_bytes(min.max(64 << 10))
             ),
+            ValueKind::BitRate => {
+                "bits per second from 1k to 1000M, plain or in k or M, such as `4M` or `800k`".to_owned()
+            }
             ValueKind::Roi => "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned(),
             ValueKind::Choice { now } => match now {
                 [only] => format!("`{only}`"),
@@ -162,6 +172,7 @@ impl ValueKind {
             ValueKind::Rate => "HZ".to_owned(),
             ValueKind::Duration | ValueKind::StreamTime => "TIME".to_owned(),
             ValueKind::Bytes { .. } => "BYTES".to_owned(),
+            ValueKind::BitRate => "BITS".to_owned(),
             ValueKind::Roi => "X,Y,W,H".to_owned(),
             ValueKind::Choice { now } => now.join("|"),
             ValueKind::Flag => "0|1".to_owned(),
@@ -189,6 +200,7 @@ impl ValueKind {
             ValueKind::Duration => read_duration(text, MAX_DURATION_NS).map(Value::Duration),
             ValueKind::StreamTime => read_duration(text, MAX_STREAM_NS).map(Value::Duration),
             ValueKind::Bytes { min, max } => read_bytes(text, min, max).map(Value::Bytes),
+            ValueKind::BitRate => read_bit_rate(text).map(Value::Count),
             ValueKind::Roi => read_roi(text),
             ValueKind::Choice { now } => match now.iter().find(|w| **w == text) {
                 Some(word) => Ok(Value::Choice(word)),
@@ -221,6 +233,7 @@ impl ValueKind {
             (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {
                 (*word).to_owned()
             }
+            (ValueKind::BitRate, Value::Count(n)) => print_bit_rate(*n),
             (_, Value::Count(n)) => n.to_string(),
             (_, Value::Size(w, h)) => format!("{w}x{h}"),
             (_, Value::Rate(hz)) => hz.to_string(),
@@ -385,6 +398,42 @@ fn print_bytes(bytes: u64) -> String {
     let (unit, unit_bytes) =
         BYTE_UNITS[2..].iter().rev().find(|(_, n)| bytes != 0 && bytes % n == 0).unwrap_or(&BYTE_UNITS[0]);
     format!("{}{unit}", bytes / unit_bytes)
+}
+
+/// Units of a bit rate: decimal, as encoders and networks count.
+const BIT_RATE_UNITS: [(&str, u64); 3] = [("", 1), ("k", 1_000), ("M", 1_000_000)];
+
+fn read_bit_rate(text: &str) -> Result<u64, InvalidValue> {
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if !digits(whole) || !digits(fraction) {
+        return Err(refused("is not a bit rate"));
+    }
+    let Some((_, factor)) = BIT_RATE_UNITS.iter().find(|(name, _)| *name == unit) else {
+        let meant = BIT_RATE_UNITS.iter().skip(1).find(|(name, _)| {
+            unit.chars().next().is_some_and(|initial| name.eq_ignore_ascii_case(&initial.to_string()))
+        });
+        return Err(InvalidValue {
+            why: "has an unknown unit".to_owned(),
+            meant: meant.filter(|_| number.len() <= 12).map(|(name, _)| format!("{number}{name}")),
+        });
+    };
+    if whole.len() > 12 || fraction.len() > 6 {
+        return Err(refused("is out of range"));
+    }
+    let parse = |part: &str| part.parse::<u64>().unwrap_or(u64::MAX);
+    let scale = 10_u64.pow(u32::try_from(fraction.len()).unwrap_or(0));
+    let bits = parse(whole).saturating_mul(*factor).saturating_add(parse(fraction) * factor / scale);
+    Some(bits)
+        .filter(|bits| (MIN_BIT_RATE..=MAX_BIT_RATE).contains(bits))
+        .ok_or_else(|| refused("is out of range"))
+}
+
+fn print_bit_rate(bits: u64) -> String {
+    let (unit, factor) =
+        BIT_RATE_UNITS.iter().rev().find(|(_, factor)| bits % factor == 0).unwrap_or(&BIT_RATE_UNITS[0]);
+    format!("{}{unit}", bits / factor)
 }
 
 fn read_roi(text: &str) -> Result<Value, InvalidValue> {

@@ -10,7 +10,7 @@
 //! only the waits of threads that are [`signal::interruptible`].
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -140,6 +140,12 @@ impl<F: AsFd> Write for StoppableWriter<F> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+impl<F: AsFd + Seek> Seek for StoppableWriter<F> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
     }
 }
 

@@ -1,61 +1,151 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode raw`: passes the pixels on unchanged.
+//! `encode`: frames into packets, or with `encode raw` the pixels unchanged.
 
-use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
-use framepath_model::stream::StreamInfo;
+mod compressed;
+mod raw;
 
-use crate::copy_pool::{COPY_SLOTS, CopyPool};
-use crate::element::Element;
+use framepath_codec::{Codec, EncoderApi, EncoderOptions, EncoderPreset, RateControl};
+use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
+
+use crate::copy_pool::COPY_SLOTS;
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use crate::item::Item;
-use crate::out::{HopFailure, Out};
+use crate::host::Task;
 use crate::stage::Stage;
+use compressed::{Encode, EncoderChoice};
+use raw::RawEncode;
 
-static DEFINITION: Definition =
-    Definition::stage("encode", "raw video: passes frames on unchanged, or a copy of each")
-        .args(&[
-            Arg::word("codec", ValueKind::choice(&["raw"]), "raw: the pixels as they are"),
-            Arg::option(
-                "copy",
-                ValueKind::Flag,
-                DefaultValue::Is("0"),
-                "copy the pixels, as a naive encoder does",
-            ),
-        ])
-        .hosts(Hosts::Any);
+/// Names of the presets, fastest first.
+const PRESETS: [&str; EncoderPreset::ALL.len()] =
+    ["ultrafast", "superfast", "veryfast", "faster", "fast", "medium"];
+
+/// Option of `encode raw`.
+const COPY: &str = "copy";
+
+static DEFINITION: Definition = Definition::stage(
+    "encode",
+    "frames into packets of H.264, HEVC, VP8, VP9 or AV1 with little delay",
+)
+.args(&[
+    Arg::word(
+        "codec",
+        ValueKind::choice(&["raw", "h264", "hevc", "vp8", "vp9", "av1"]),
+        "codec of the packets; raw: the pixels as they are",
+    ),
+    Arg::option(
+        "bitrate",
+        ValueKind::BitRate,
+        DefaultValue::Unset("constant quality, see crf"),
+        "bits per second, with a buffer of a twelfth of a second",
+    )
+    .excluding(&["crf"]),
+    Arg::option(
+        "crf",
+        ValueKind::count(0, 63),
+        DefaultValue::Unset("h264 23, hevc 28, vp8 10, vp9 31, av1 35"),
+        "constant quality, lower is better; h264 and hevc up to 51; 0 is lossless for h264, hevc and vp9",
+    ),
+    Arg::option(
+        "gop",
+        ValueKind::count_or(1, 1_000_000, "inf", INFINITE),
+        DefaultValue::Unset("two seconds"),
+        "most frames from a keyframe to the next; inf: keyframes only on request",
+    )
+    .known_as(&["g", "keyint"]),
+    Arg::option(
+        "preset",
+        ValueKind::choice(&PRESETS),
+        DefaultValue::Is("superfast"),
+        "speed of the encoder; a faster one needs more bits for the same quality",
+    ),
+    Arg::option(
+        "threads",
+        ValueKind::count_or(1, 256, "auto", AUTO),
+        DefaultValue::Is("auto"),
+        "number of encoder threads; auto: by the number of processors",
+    ),
+    Arg::option(
+        "intra_refresh",
+        ValueKind::Flag,
+        DefaultValue::Is("0"),
+        "refresh the picture column by column over `gop` frames instead of by keyframes; h264 and hevc",
+    ),
+    Arg::option(
+        "api",
+        ValueKind::choice(&["software", "vaapi", "nvenc", "v4l2m2m", "auto"]),
+        DefaultValue::Is("software"),
+        "encoder to use; auto: the first that works, software last; not tested on hardware",
+    ),
+    Arg::option(
+        COPY,
+        ValueKind::Flag,
+        DefaultValue::Is("0"),
+        "with raw: copy the pixels, as a naive encoder does",
+    ),
+])
+.hosts(Hosts::Any)
+.known_as(&["x264enc", "x265enc", "vp8enc", "vp9enc", "av1enc"]);
 
 pub(crate) fn element() -> Element {
-    Element::stage(&DEFINITION, |hop, place| Ok(RawEncode::new(hop.flag("copy").then(|| place.copy_pool()))))
+    Element::boxed(&DEFINITION, make)
+        .with_task(task)
         .with_least_out(|_, _| COPY_SLOTS - 1)
+        .encoding(|hop| Codec::named(hop.choice("codec")))
 }
 
-/// Stage that passes frames on. With `copies`, the stage passes on a copy, as a naive raw encoder does.
-pub(crate) struct RawEncode {
-    /// Pool for the copies; `None` passes each frame on without a copy.
-    copies: Option<CopyPool>,
-}
-
-impl RawEncode {
-    /// Makes the stage. With `copies`, the stage copies each frame into that pool.
-    pub(crate) fn new(copies: Option<CopyPool>) -> RawEncode {
-        RawEncode { copies }
-    }
-}
-
-impl Stage for RawEncode {
-    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        Ok(*info)
-    }
-
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        let frame = item.into_frame().map_err(|e| out.fail(e))?;
-        let frame = match &mut self.copies {
-            Some(copies) => {
-                let meta = frame.meta();
-                copies.copy(&frame).map_err(|e| out.fail(e))?.freeze(meta)
-            }
-            None => frame,
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
+    let Some(codec) = Codec::named(hop.choice("codec")) else {
+        let other =
+            DEFINITION.own.iter().find(|arg| !arg.positional && arg.name != COPY && hop.is_set(arg.name));
+        return match other {
+            Some(arg) => Err(StageError::Option(format!("{}= is not for `encode raw`", arg.name))),
+            None => Ok(Box::new(RawEncode::new(hop.flag(COPY).then(|| place.copy_pool())))),
         };
-        out.push(Item::Frame(frame))
+    };
+    if hop.is_set(COPY) {
+        return Err(StageError::Option("copy= is only for `encode raw`".to_owned()));
+    }
+    let api = hop.choice("api");
+    let options = EncoderOptions {
+        codec,
+        api: EncoderApi::Software,
+        rate: match (hop.is_set("bitrate"), hop.is_set("crf")) {
+            (true, _) => RateControl::BitRate(hop.count("bitrate")),
+            (_, true) => RateControl::Quality(Some(hop.count("crf") as u32)),
+            _ => RateControl::Quality(None),
+        },
+        gop: hop.is_set("gop").then(|| u32::try_from(hop.count("gop")).unwrap_or(u32::MAX)),
+        preset: EncoderPreset::named(hop.choice("preset")).unwrap_or(EncoderPreset::Superfast),
+        threads: match hop.count("threads") {
+            AUTO => None,
+            n => Some(n as u32),
+        },
+        intra_refresh: hop.flag("intra_refresh"),
+    };
+    let mut apis: Vec<EncoderApi> = EncoderApi::HARDWARE.into();
+    apis.push(EncoderApi::Software);
+    apis.retain(|known| api == "auto" || known.name() == api);
+    Ok(Box::new(Encode::new(options, EncoderChoice { apis, notes: place.outcomes.notes.clone() })))
+}
+
+/// Returns the task of a worker: [`Task::Stage`] for `encode raw`. A worker can return frames only, so other codecs
+/// are an error.
+fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
+    match Codec::named(hop.choice("codec")) {
+        None => Ok(Task::Stage),
+        Some(codec) => Err(StageError::Option(format!(
+            "a worker cannot encode {codec}, because a worker returns frames and not packets; leave host={} out",
+            hop.choice("host")
+        ))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_presets_are_those_of_the_encoders() {
+        assert_eq!(EncoderPreset::ALL.map(EncoderPreset::name), PRESETS);
     }
 }
