@@ -12,6 +12,8 @@ mod m2m;
 mod players;
 mod queue;
 mod rpc;
+#[cfg(feature = "play")]
+mod stream;
 mod trace;
 
 use std::path::PathBuf;
@@ -199,6 +201,15 @@ pub static EXPERIMENTS: &[Experiment] = &[
         takes_files: true,
         cases: players::cases,
         run: players::run,
+    },
+    #[cfg(feature = "play")]
+    Experiment {
+        name: "stream",
+        question: "latency from one screen to another, over the network, as an observer of both sees it (RootStream)",
+        quick: false,
+        takes_files: false,
+        cases: stream::cases,
+        run: stream::run,
     },
     Experiment {
         name: "aa",

@@ -52,6 +52,7 @@ pub mod asked;
 pub mod compare;
 pub mod date;
 mod descendants;
+mod display;
 pub mod doctor;
 mod error;
 pub mod experiment;

@@ -2,43 +2,84 @@
 //! Child process that does not outlive the measurement.
 
 use std::process::Child;
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath_os::process::children;
 
 use crate::error::LabError;
 
+const SIGINT: i32 = 2;
+/// Number of polls for the end of an interrupted process, at intervals of [`POLL`]: about five seconds in all.
+const POLLS: u32 = 500;
+/// Interval between two polls.
+const POLL: Duration = Duration::from_millis(10);
+
 /// A child process. It is killed when this value is dropped, also on the way out of an error.
 #[derive(Debug)]
-pub(crate) struct OwnChild(Child);
+pub(crate) struct OwnChild(Option<Child>);
 
 impl OwnChild {
     pub(crate) fn new(child: Child) -> OwnChild {
-        OwnChild(child)
+        OwnChild(Some(child))
     }
 
     /// Returns the process id, which stays this process's until the value is dropped or killed.
     pub(crate) fn id(&self) -> u32 {
-        self.0.id()
+        self.0.as_ref().map_or(0, Child::id)
     }
 
     /// Kills the process with SIGKILL and waits for its end.
     ///
     /// # Errors
     /// [`LabError::Unknown`] with the exit status if the process had ended by itself; [`LabError::Io`].
-    pub(crate) fn kill(mut self) -> Result<(), LabError> {
-        let ended = self.0.try_wait().map_err(LabError::io("looking at a child process"))?;
-        if let Some(status) = ended {
-            return Err(LabError::Unknown(format!("a process ended before its measurement: {status}")));
-        }
-        self.0.kill().map_err(LabError::io("killing a child process"))?;
-        self.0.wait().map_err(LabError::io("waiting for a child process"))?;
+    pub(crate) fn kill(self) -> Result<(), LabError> {
+        let mut child = self.running()?;
+        child.kill().map_err(LabError::io("killing a child process"))?;
+        child.wait().map_err(LabError::io("waiting for a child process"))?;
         Ok(())
+    }
+
+    /// Ends the process as Ctrl-C does, or with SIGKILL if it still runs five seconds later. Returns the CPU time of the process
+    /// and of all processes that it has started and waited for, nanoseconds.
+    ///
+    /// # Errors
+    /// As [`kill`](OwnChild::kill).
+    #[cfg(feature = "play")]
+    pub(crate) fn interrupt(self) -> Result<u64, LabError> {
+        let mut child = self.running()?;
+        children::signal(&child, SIGINT).map_err(LabError::io("interrupting a child process"))?;
+        for _ in 0..POLLS {
+            if crate::descendants::process(child.id()).is_none() {
+                break;
+            }
+            sleep(POLL);
+        }
+        // Without an effect on a process that has ended.
+        child.kill().map_err(LabError::io("killing a child process"))?;
+        children::wait(child).map(|usage| usage.cpu_ns).map_err(LabError::io("waiting for a child process"))
+    }
+
+    /// Returns the process if it has not ended.
+    fn running(mut self) -> Result<Child, LabError> {
+        let ended = || LabError::Unknown("a process ended before its measurement".to_owned());
+        let mut child = self.0.take().ok_or_else(ended)?;
+        match child.try_wait().map_err(LabError::io("looking at a child process"))? {
+            Some(status) => {
+                Err(LabError::Unknown(format!("a process ended before its measurement: {status}")))
+            }
+            None => Ok(child),
+        }
     }
 }
 
 impl Drop for OwnChild {
     fn drop(&mut self) {
-        // Both fail only if the process has ended and was waited for.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        if let Some(child) = &mut self.0 {
+            // Both fail only if the process has ended and was waited for.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 
@@ -63,7 +104,7 @@ mod tests {
     #[test]
     fn a_child_that_ended_by_itself_is_an_error() {
         let mut child = OwnChild::new(Command::new("false").spawn().unwrap());
-        child.0.wait().unwrap();
+        child.0.as_mut().unwrap().wait().unwrap();
         let said = child.kill().unwrap_err().to_string();
         assert!(said.contains("exit status: 1"), "{said}");
         sleeping().kill().unwrap();

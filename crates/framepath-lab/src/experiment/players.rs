@@ -7,7 +7,6 @@
 mod accuracy;
 mod api;
 mod clip;
-mod display;
 mod energy;
 mod player;
 mod watched;
@@ -19,6 +18,7 @@ use std::process::Command;
 use framepath_model::stats::median;
 use framepath_model::summary::{Skipped, Summary};
 
+use crate::display::{self, Display};
 use crate::error::LabError;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured};
@@ -28,7 +28,6 @@ use crate::progress::ProgressView;
 use accuracy::Reference;
 use api::{PlayerApi, PlayerOutput};
 use clip::Clip;
-use display::Display;
 use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
 use watched::{PlayerEnvironment, Watched, Window};
 

@@ -25,15 +25,15 @@ const LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A display server: its environment for clients, and its process.
-pub(super) struct Display {
+pub(crate) struct Display {
     /// Environment variables for clients: `DISPLAY`, or `WAYLAND_DISPLAY`; for the lab's own
     /// compositor also `XDG_RUNTIME_DIR`, the folder of its socket.
-    pub(super) environment: Vec<(&'static str, String)>,
+    pub(crate) environment: Vec<(&'static str, String)>,
     /// Name for the report, such as `Xvfb :7`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Process id of the display server, for the session's display the first process with the name of a
     /// known server; `None` if there is none.
-    pub(super) server: Option<u32>,
+    pub(crate) server: Option<u32>,
     /// Server process that the lab started, stopped on drop; `None` for the session's display.
     own: Option<Child>,
     /// Folder that the lab created for the server's socket, removed on drop; `None` if it created
@@ -49,7 +49,7 @@ impl Display {
     ///
     /// # Errors
     /// No display server is installed, or it does not start; the text has the remedy, if any.
-    pub(super) fn x11() -> Result<Display, String> {
+    pub(crate) fn x11() -> Result<Display, String> {
         if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
             let environment = vec![("DISPLAY", name.clone())];
@@ -59,7 +59,11 @@ impl Display {
         Display::xvfb()
     }
 
-    fn xvfb() -> Result<Display, String> {
+    /// Starts an Xvfb, 1920x1080.
+    ///
+    /// # Errors
+    /// Xvfb is not installed or does not start; the text has the remedy, if any.
+    pub(crate) fn xvfb() -> Result<Display, String> {
         let mut log =
             framepath_os::memory::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
         let out = log.try_clone().map_err(|error| error.to_string())?;
@@ -90,7 +94,7 @@ impl Display {
     ///
     /// # Errors
     /// No display server is installed, or it does not start; the text has the remedy, if any.
-    pub(super) fn wayland() -> Result<Display, String> {
+    pub(crate) fn wayland() -> Result<Display, String> {
         const MISSING: &str = "no Wayland compositor; apt install weston";
         if let Some(name) = env::var("WAYLAND_DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["weston", "gnome-shell", "kwin_wayland", "sway", "cage", "labwc"]);
@@ -142,8 +146,19 @@ impl Display {
         None
     }
 
+    /// Returns the name by which X clients connect, such as `:7`.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`] for a Wayland compositor.
+    #[cfg(feature = "play")]
+    pub(crate) fn x_name(&self) -> Result<&str, LabError> {
+        let mut variables = self.environment.iter();
+        let found = variables.find(|(key, _)| *key == "DISPLAY").map(|(_, name)| name.as_str());
+        found.ok_or_else(|| LabError::Unknown(format!("{} is no X server", self.name)))
+    }
+
     /// Sets this display, and no other, in a command's environment.
-    pub(super) fn offer(&self, command: &mut Command) {
+    pub(crate) fn offer(&self, command: &mut Command) {
         without_display(command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
@@ -154,7 +169,7 @@ impl Display {
     ///
     /// # Errors
     /// There is no such window.
-    pub(super) fn has_window(&self) -> Result<(), String> {
+    pub(crate) fn has_window(&self) -> Result<(), String> {
         if self.own.is_none() {
             return Ok(());
         }
@@ -175,7 +190,7 @@ impl Display {
     /// # Errors
     /// There is no X server, no Xv adaptor or no `xvinfo`, or `xvinfo` fails; the text has
     /// the remedy, if any.
-    pub(super) fn has_xv(&self) -> Result<(), String> {
+    pub(crate) fn has_xv(&self) -> Result<(), String> {
         let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
             return Err("no X server".to_owned());
         };
@@ -211,7 +226,7 @@ impl Drop for Display {
 /// Removes `DISPLAY` and `WAYLAND_DISPLAY` from a command's environment, and `XAUTHORITY` if the lab itself
 /// runs without `DISPLAY`. With `DISPLAY` the variable `XAUTHORITY` stays, because clients of the session's
 /// X server need it.
-pub(super) fn without_display(command: &mut Command) {
+pub(crate) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
             command.env_remove(name);

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clock on a screen: a window with a desktop's content, whose barcode shows the number of each picture.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use framepath_os::time::now_ns;
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{
+    ConnectionExt, CreateGCAux, CreateWindowAux, Gcontext, ImageFormat, Window, WindowClass,
+};
+use x11rb::rust_connection::RustConnection;
+
+use super::barcode::{self, PIXEL};
+use super::x_error;
+use crate::error::LabError;
+
+/// Size of the window, pixels: the size of the lab's own screens.
+pub(super) const SIZE: (u16, u16) = (1920, 1080);
+/// Depth of the window's pixels, bits.
+const DEPTH: u8 = 24;
+/// Area that scrolls, by [`SCROLL`] rows for each picture: x, y, width, height.
+const AREA: (i16, i16, u16, u16) = (100, 200, 640, 480);
+const SCROLL: u32 = 2;
+/// Size of a letter-like block of the content, pixels.
+const LETTER: (usize, usize) = (8, 14);
+/// Rows of an upload: less than the 256 KiB that every X server accepts in one request.
+const ROWS: usize = 16;
+
+/// A running clock. Its window closes when this value is dropped.
+pub(super) struct ScreenClock {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<Vec<u64>, LabError>>>,
+}
+
+impl ScreenClock {
+    /// Opens the window on the X display `display`, at its upper left corner, and shows `rate` pictures a second.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]: the display cannot be used.
+    pub(super) fn start(display: &str, rate: u32) -> Result<ScreenClock, LabError> {
+        let (connection, screen) = x11rb::connect(Some(display)).map_err(x_error)?;
+        let drawing = Drawing::new(connection, screen)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let of_thread = stop.clone();
+        let thread = thread::spawn(move || drawing.run(rate, &of_thread));
+        Ok(ScreenClock { stop, thread: Some(thread) })
+    }
+
+    /// Stops the clock. Returns the time at which each picture was drawn, by its number: CLOCK_MONOTONIC, nanoseconds.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]: the display has failed.
+    pub(super) fn stop(mut self) -> Result<Vec<u64>, LabError> {
+        self.stop.store(true, Ordering::Release);
+        let thread = self.thread.take().map(JoinHandle::join);
+        thread
+            .and_then(Result::ok)
+            .unwrap_or_else(|| Err(LabError::Unknown("the screen's clock panicked".to_owned())))
+    }
+}
+
+impl Drop for ScreenClock {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // An error was of no interest to the caller.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The window's connection and resources.
+struct Drawing {
+    connection: RustConnection,
+    window: Window,
+    /// Content of the scrolling area, twice below each other.
+    content: u32,
+    gc: Gcontext,
+}
+
+impl Drawing {
+    fn new(connection: RustConnection, screen: usize) -> Result<Drawing, LabError> {
+        let root = &connection.setup().roots[screen];
+        if root.root_depth != DEPTH {
+            return Err(LabError::Unknown(format!(
+                "the X screen has {} bits a pixel, not {DEPTH}",
+                root.root_depth
+            )));
+        }
+        let root = root.root;
+        let new_id = || connection.generate_id().map_err(x_error);
+        let (window, content, gc) = (new_id()?, new_id()?, new_id()?);
+        let (width, height) = SIZE;
+        // Without a window manager's frame.
+        let options = CreateWindowAux::new().override_redirect(1).background_pixel(0);
+        connection
+            .create_window(
+                DEPTH,
+                window,
+                root,
+                0,
+                0,
+                width,
+                height,
+                0,
+                WindowClass::INPUT_OUTPUT,
+                0,
+                &options,
+            )
+            .map_err(x_error)?;
+        connection.create_gc(gc, window, &CreateGCAux::new().graphics_exposures(0)).map_err(x_error)?;
+        let (_, _, area_width, area_height) = AREA;
+        connection.create_pixmap(DEPTH, content, window, area_width, area_height * 2).map_err(x_error)?;
+        connection.map_window(window).map_err(x_error)?;
+        let drawing = Drawing { connection, window, content, gc };
+        drawing.upload(window, &text(width.into(), height.into(), 1), width, 0)?;
+        let scrolling = text(area_width.into(), area_height.into(), 2);
+        drawing.upload(content, &scrolling, area_width, 0)?;
+        drawing.upload(content, &scrolling, area_width, area_height as i16)?;
+        // A reply says that all requests before it are done.
+        drawing.connection.get_input_focus().map_err(x_error)?.reply().map_err(x_error)?;
+        Ok(drawing)
+    }
+
+    fn upload(&self, to: u32, pixels: &[u8], width: u16, y: i16) -> Result<(), LabError> {
+        let stride = usize::from(width) * PIXEL;
+        for (index, rows) in pixels.chunks(stride * ROWS).enumerate() {
+            let y = y + (index * ROWS) as i16;
+            self.put(to, rows, width, (rows.len() / stride) as u16, 0, y)?;
+        }
+        Ok(())
+    }
+
+    fn put(&self, to: u32, pixels: &[u8], width: u16, height: u16, x: i16, y: i16) -> Result<(), LabError> {
+        self.connection
+            .put_image(ImageFormat::Z_PIXMAP, to, self.gc, width, height, x, y, 0, DEPTH, pixels)
+            .map_err(x_error)?;
+        Ok(())
+    }
+
+    fn run(self, rate: u32, stop: &AtomicBool) -> Result<Vec<u64>, LabError> {
+        let interval = Duration::from_secs(1) / rate;
+        let began = now_ns();
+        let mut drawn = Vec::new();
+        while !stop.load(Ordering::Acquire) {
+            let due = began + interval.as_nanos() as u64 * drawn.len() as u64;
+            thread::sleep(Duration::from_nanos(due.saturating_sub(now_ns())));
+            let number = drawn.len() as u32;
+            let (x, y, width, height) = AREA;
+            let from = (number * SCROLL % u32::from(height)) as i16;
+            let bars = barcode::draw(number);
+            drawn.push(now_ns());
+            self.connection
+                .copy_area(self.content, self.window, self.gc, 0, from, x, y, width, height)
+                .map_err(x_error)?;
+            self.put(self.window, &bars, barcode::WIDTH as u16, barcode::HEIGHT as u16, 0, 0)?;
+            self.connection.flush().map_err(x_error)?;
+        }
+        Ok(drawn)
+    }
+}
+
+/// Returns a picture of dark blocks on white, as sharp and as dense as text. It depends only on its arguments.
+fn text(width: usize, height: usize, seed: u32) -> Vec<u8> {
+    let mut pixels = vec![255; width * height * PIXEL];
+    for (index, pixel) in pixels.chunks_exact_mut(PIXEL).enumerate() {
+        let (x, y) = (index % width, index / width);
+        let (column, line) = (x / LETTER.0, y / LETTER.1);
+        let bits = hash((column + line * width) as u32 ^ seed << 24);
+        // Every sixth letter is a space, and so are the edges of the letters.
+        let (inside_x, inside_y) = (x % LETTER.0, y % LETTER.1);
+        let is_space = bits % 6 == 0 || inside_x > 5 || !(2..11).contains(&inside_y);
+        if !is_space && bits >> ((inside_x / 2 * 5 + inside_y / 2) % 27) & 1 == 1 {
+            pixel[..3].fill(30);
+        }
+    }
+    pixels
+}
+
+/// Mixes the bits of a number (the finaliser of MurmurHash3).
+fn hash(mut value: u32) -> u32 {
+    value = (value ^ value >> 16).wrapping_mul(0x85eb_ca6b);
+    value = (value ^ value >> 13).wrapping_mul(0xc2b2_ae35);
+    value ^ value >> 16
+}

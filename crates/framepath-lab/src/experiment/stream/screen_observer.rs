@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Observer of a screen: reads the barcode of the pictures that are shown, as often as it can, and notes when it first saw each
+//! number. It knows nothing of the program that shows them.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use framepath_os::process::signal;
+use framepath_os::time::now_ns;
+use x11rb::connection::Connection;
+use x11rb::protocol::xproto::{ConnectionExt, ImageFormat, Window};
+use x11rb::rust_connection::RustConnection;
+
+use super::barcode::{self, PIXEL};
+use super::x_error;
+use crate::error::LabError;
+
+/// Pause between two readings, so that the observer takes little of the X server's time. It is the error of a time stamp.
+const PAUSE: Duration = Duration::from_micros(300);
+/// Interval between two searches of the whole screen.
+const SEARCH: Duration = Duration::from_millis(50);
+
+/// A picture that was seen: its number, and the time of the reading that first showed it;
+/// CLOCK_MONOTONIC, nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    pub(super) number: u32,
+    pub(super) at_ns: u64,
+}
+
+/// Connection to the screen.
+pub(super) struct ScreenObserver {
+    connection: RustConnection,
+    root: Window,
+    size: (u16, u16),
+    /// Pixel at the left edge of the barcode.
+    place: Option<(usize, usize)>,
+}
+
+impl ScreenObserver {
+    /// Connects to the X display `display`.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]: the display cannot be used.
+    pub(super) fn new(display: &str) -> Result<ScreenObserver, LabError> {
+        let (connection, screen) = x11rb::connect(Some(display)).map_err(x_error)?;
+        let root = &connection.setup().roots[screen];
+        let (size, root) = ((root.width_in_pixels, root.height_in_pixels), root.root);
+        Ok(ScreenObserver { connection, root, size, place: None })
+    }
+
+    /// Waits until the screen shows a barcode, at most `limit`. Returns whether it does.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]: the display has failed; [`LabError::Interrupted`].
+    pub(super) fn find(&mut self, limit: Duration) -> Result<bool, LabError> {
+        let since = Instant::now();
+        while since.elapsed() < limit {
+            if signal::interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            let (width, height) = self.size;
+            let pixels = self.pixels(0, 0, width, height)?;
+            self.place = barcode::find(&pixels, usize::from(width) * PIXEL);
+            if self.place.is_some() {
+                return Ok(true);
+            }
+            thread::sleep(SEARCH);
+        }
+        Ok(false)
+    }
+
+    /// Watches the barcode for `duration`. Returns the numbers in the order in which they were seen, each as often as it replaced
+    /// another.
+    ///
+    /// # Errors
+    /// As [`find`](ScreenObserver::find); also if no barcode was found before.
+    pub(super) fn watch(&mut self, duration: Duration) -> Result<Vec<Seen>, LabError> {
+        let (x, y) = self.place.ok_or_else(|| LabError::Unknown("no barcode on the screen".to_owned()))?;
+        let mut seen: Vec<Seen> = Vec::new();
+        let since = Instant::now();
+        while since.elapsed() < duration {
+            if signal::interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            let row = self.pixels(x as i16, y as i16, barcode::WIDTH as u16, 1)?;
+            let at_ns = now_ns();
+            if let Some(number) =
+                barcode::read(&row).filter(|number| seen.last().is_none_or(|last| last.number != *number))
+            {
+                seen.push(Seen { number, at_ns });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(seen)
+    }
+
+    fn pixels(&self, x: i16, y: i16, width: u16, height: u16) -> Result<Vec<u8>, LabError> {
+        let request = self.connection.get_image(ImageFormat::Z_PIXMAP, self.root, x, y, width, height, !0);
+        Ok(request.map_err(x_error)?.reply().map_err(x_error)?.data)
+    }
+}
