@@ -16,7 +16,7 @@ use crate::acts::{ACTS, Scene, call};
 use crate::wire::{receive, send};
 
 pub const LIMITS: ResourceLimits =
-    ResourceLimits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
+    ResourceLimits { address_space_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
 /// Runs the worker in the mode that `arguments` select: the program's arguments without the one that marks
 /// a worker. Sends the mode's answer to the parent, and returns when the parent closes the socket.
@@ -115,7 +115,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     let too_much = call!(
         SYS_mmap,
         std::ptr::null::<u8>(),
-        LIMITS.memory_bytes as usize,
+        LIMITS.address_space_bytes as usize,
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         -1,
