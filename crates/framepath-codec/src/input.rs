@@ -58,13 +58,17 @@ impl MediaFile {
         let name = path.display().to_string();
         let failed =
             |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
-        let file = meter::blocked(|| cancel::open(path)).map_err(failed("open"))?;
+        let mut file = meter::blocked(|| cancel::open(path)).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("stat"))?;
         if metadata.is_dir() {
             return Err(CodecError::IsDirectory { file: name });
         }
+        // A file of /proc reports the size 0 and has bytes.
         if metadata.is_file() && metadata.len() == 0 {
-            return Err(CodecError::Empty { file: name });
+            if meter::blocked(|| cancel::read(&file, &mut [0])).map_err(failed("read"))? == 0 {
+                return Err(CodecError::Empty { file: name });
+            }
+            file.rewind().map_err(failed("rewind"))?;
         }
         Ok(MediaFile::new(file, name, metadata.is_file()))
     }
