@@ -51,6 +51,16 @@ fn a_frame_that_kills_every_worker_is_counted_as_a_frame() {
 }
 
 #[test]
+fn a_worker_without_memory_for_its_input_names_the_limit() {
+    // The pool of `convert` is larger than the address space of the worker behind it.
+    let path =
+        "test frames=5 size=3840x2160 ! convert format=rgba ! filter hflip host=process memory=256MiB ! null";
+    let ran = run(&["run", path]).ended(1).prints("in the worker: map the input frames: ");
+    let ran = ran.prints(" bytes: Cannot allocate memory (os error 12); raise memory=");
+    assert!(!ran.stderr.contains("replaced a worker"), "{ran:?}");
+}
+
+#[test]
 fn killed_workers_lose_no_frame() {
     let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
     // On a busy machine, a stream can end before its kill.
