@@ -58,13 +58,17 @@ impl MediaFile {
         let name = path.display().to_string();
         let failed =
             |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
-        let file = meter::blocked(|| cancel::open(path)).map_err(failed("open"))?;
+        let mut file = meter::blocked(|| cancel::open(path)).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("stat"))?;
         if metadata.is_dir() {
             return Err(CodecError::IsDirectory { file: name });
         }
+        // A file of /proc reports the size 0 and has bytes.
         if metadata.is_file() && metadata.len() == 0 {
-            return Err(CodecError::Empty { file: name });
+            if meter::blocked(|| cancel::read(&file, &mut [0])).map_err(failed("read"))? == 0 {
+                return Err(CodecError::Empty { file: name });
+            }
+            file.rewind().map_err(failed("rewind"))?;
         }
         Ok(MediaFile::new(file, name, metadata.is_file()))
     }
@@ -94,13 +98,14 @@ impl MediaFile {
         Ok(flags & libc::O_ACCMODE == libc::O_RDONLY && !is_socket)
     }
 
-    /// Opens the same regular file for reading only, at its first byte, through `/proc/self/fd`.
+    /// Opens the same regular file for reading only, at the present position, through `/proc/self/fd`.
     ///
     /// # Errors
     /// From open(2), for example if the user may not read the file, or `/proc` is missing.
     /// ECANCELED if a signal ends the program during the call.
     pub fn reopened_to_read(&self) -> io::Result<MediaFile> {
-        let file = cancel::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
+        let mut file = cancel::open(Path::new(&format!("/proc/self/fd/{}", self.file.as_raw_fd())))?;
+        file.seek(SeekFrom::Start(self.position()?))?;
         Ok(MediaFile::new(file, self.name.clone(), self.seekable))
     }
 
@@ -142,12 +147,21 @@ impl MediaFile {
         })
     }
 
-    /// Moves the file back to its first byte, for all handles.
+    /// Returns the position of the next read, bytes from the file's start. The stream of a demuxer begins at the
+    /// position at which the demuxer gets the file, which is not 0 if a reader of standard input has read before.
     ///
     /// # Errors
     /// The file is not seekable, or its bytes are requested.
-    pub fn rewind(&mut self) -> io::Result<()> {
-        self.file.rewind()
+    pub fn position(&self) -> io::Result<u64> {
+        (&self.file).stream_position()
+    }
+
+    /// Moves the file to `position`, for all handles.
+    ///
+    /// # Errors
+    /// As [`position`](MediaFile::position).
+    pub fn set_position(&mut self, position: u64) -> io::Result<()> {
+        self.file.seek(SeekFrom::Start(position)).map(drop)
     }
 
     /// Makes a demuxer that reads from this handle keep a copy of the bytes, until the copy is
@@ -210,8 +224,8 @@ impl AsFd for MediaFile {
 
 /// Bytes of an input, with the position of the next read.
 enum Bytes {
-    /// Bytes of an open file.
-    File(File),
+    /// Bytes of an open file, from `start` on. Positions count from `start`; it is 0 for a pipe or a device.
+    File { file: File, start: u64 },
     /// Bytes that another process reads.
     Requested(ByteClient),
     /// Bytes in memory.
@@ -221,7 +235,7 @@ enum Bytes {
 impl Bytes {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Bytes::File(file) => cancel::read(file, buffer),
+            Bytes::File { file, .. } => cancel::read(file, buffer),
             Bytes::Requested(client) => client.read(buffer),
             Bytes::Memory(bytes) => bytes.read(buffer),
         }
@@ -229,7 +243,13 @@ impl Bytes {
 
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         match self {
-            Bytes::File(file) => file.seek(to),
+            Bytes::File { file, start } => {
+                let to = match to {
+                    SeekFrom::Start(offset) => SeekFrom::Start(start.saturating_add(offset)),
+                    relative => relative,
+                };
+                file.seek(to)?.checked_sub(*start).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+            }
             Bytes::Requested(client) => client.seek(to),
             Bytes::Memory(bytes) => bytes.seek(to),
         }
@@ -270,13 +290,16 @@ pub(crate) struct ContainerInput {
 unsafe impl Send for ContainerInput {}
 
 impl ContainerInput {
-    /// Creates the I/O context that reads `file` from its current position. Fails only without
-    /// memory.
+    /// Creates the I/O context that reads `file`. The current position is the start of the stream. Fails without
+    /// memory, or if a seekable file has no position.
     pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
+        let start = if file.seekable && !file.requested { file.position() } else { Ok(0) };
+        let start =
+            start.map_err(|source| CodecError::Io { file: file.name.clone(), operation: "open", source })?;
         let MediaFile { file, requested, size, sequence: _, name, seekable, read_bytes } = file;
         let bytes = match requested {
             true => Bytes::Requested(ByteClient::new(OwnedFd::from(file).into(), size)),
-            false => Bytes::File(file),
+            false => Bytes::File { file, start },
         };
         ContainerInput::reading(Reader { bytes, read_bytes, error: None }, name, seekable)
     }
@@ -328,7 +351,7 @@ impl ContainerInput {
         self.context.as_ptr()
     }
 
-    /// Moves the file back to its first byte, and clears the context's buffer and the kept error.
+    /// Moves the file back to the stream's first byte, and clears the context's buffer and the kept error.
     /// Fails if the file is not seekable.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         // SAFETY: the reader lives as long as `self`, and its callbacks run

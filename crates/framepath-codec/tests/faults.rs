@@ -4,10 +4,14 @@
 mod common;
 
 use std::fs;
+use std::io;
+use std::os::fd::AsFd;
 use std::path::Path;
 
 use common::{Clips, FRAMES, decode, hash, options, reference, reference_of_damaged};
-use framepath_codec::{CodecError, Decoder, DecoderOptions, DecoderThreads, Demuxer, OutputFormat};
+use framepath_codec::{
+    CodecError, Decoder, DecoderOptions, DecoderThreads, Demuxer, MediaFile, OutputFormat,
+};
 
 fn open_error(path: &Path) -> String {
     Demuxer::open(path).expect_err("must not open").to_string()
@@ -27,6 +31,15 @@ fn a_file_that_cannot_be_opened_is_named() {
     let empty = clips.path("empty.mp4");
     fs::write(&empty, "").unwrap();
     assert_eq!(open_error(&empty), format!("{}: empty file", empty.display()));
+
+    // A file of /proc reports the size 0. It is opened at its first byte.
+    let name = MediaFile::open(Path::new("/proc/self/comm")).unwrap();
+    let comm = io::read_to_string(fs::File::from(name.as_fd().try_clone_to_owned().unwrap())).unwrap();
+    assert_eq!(comm, fs::read_to_string("/proc/self/comm").unwrap());
+    assert_eq!(
+        open_error(Path::new("/proc/self/mem")),
+        "/proc/self/mem: cannot read: Input/output error (os error 5)"
+    );
 
     let text_file = clips.path("notes.txt");
     fs::write(&text_file, "these are words, not pictures\n".repeat(100)).unwrap();

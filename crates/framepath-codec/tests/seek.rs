@@ -4,6 +4,8 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
 use std::path::Path;
 use std::time::Duration;
 
@@ -335,6 +337,35 @@ fn a_track_is_chosen_by_its_number() {
         assert_eq!(rest(&mut demuxer, &mut decoder).len(), 25, "track {track:?}");
     }
     assert!(matches!(open(Some(2)), Err(CodecError::NoTrack { track: 2, tracks: 2, .. })));
+}
+
+#[test]
+fn seeks_count_from_the_position_at_which_a_demuxer_gets_its_file() {
+    let clips = Clips::new();
+    for name in ["a.ts", "a.mp4", "a.mkv", "a.h264"] {
+        let path = make(&clips, name, &format!("{X264} -g 12"));
+        let bytes = std::fs::read(&path).unwrap();
+        let twice = clips.path("twice");
+        std::fs::write(&twice, [&bytes[..], &bytes[..]].concat()).unwrap();
+        let mut file = File::open(&twice).unwrap();
+        file.seek(SeekFrom::Start(bytes.len() as u64)).unwrap();
+        let at_offset = MediaFile::from_fd(file.into(), name.to_owned(), true);
+        let mut demuxers = [Demuxer::new(at_offset).unwrap(), Demuxer::open(&path).unwrap()];
+        for to in [None, Some(1330), Some(0), None] {
+            let [offset, plain] = demuxers.each_mut().map(|demuxer| {
+                match to.map(Duration::from_millis) {
+                    Some(to) => demuxer.seek(to, SeekTo::Exact).unwrap(),
+                    None => demuxer.rewind().unwrap(),
+                }
+                let packets = std::iter::from_fn(|| demuxer.read().unwrap());
+                packets
+                    .map(|packet| (packet.meta().pts, packet.bytes().unwrap().to_vec()))
+                    .collect::<Vec<_>>()
+            });
+            assert!(plain.len() > 20, "{name} {to:?}");
+            assert!(offset == plain, "{name} {to:?}: {} packets; expected {}", offset.len(), plain.len());
+        }
+    }
 }
 
 #[test]

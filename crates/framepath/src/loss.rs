@@ -18,7 +18,7 @@ pub struct Loss {
     /// Number, from 0, of the first lost packet or frame, in the order of the hop's input; `None` if unknown.
     pub first: Option<u64>,
     /// Reason of the loss. The packets that a hop's workers skipped for several reasons are one loss, with
-    /// the first of these reasons: [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`] (if a worker
+    /// the first of these reasons: [`LossReason::Poisoned`] or [`LossReason::PoisonedFrame`], [`LossReason::TooLargeToReplay`] (if a worker
     /// died), [`LossReason::TooLate`].
     pub reason: LossReason,
 }
@@ -29,6 +29,11 @@ pub struct Loss {
 pub enum LossReason {
     /// Packets were skipped: the first packet kills every worker, and the others depend on that packet.
     Poisoned {
+        /// Reason of the last death of a worker.
+        last_death: String,
+    },
+    /// Frames were skipped that kill every worker. No other frame depends on them.
+    PoisonedFrame {
         /// Reason of the last death of a worker.
         last_death: String,
     },
@@ -81,6 +86,7 @@ impl fmt::Display for Loss {
             LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } | LossReason::TooLate => {
                 ("skipped", "packet")
             }
+            LossReason::PoisonedFrame { .. } => ("skipped", "frame"),
             LossReason::WorkerDied { .. } | LossReason::Device | LossReason::NetworkFrames { .. } => {
                 ("lost", "frame")
             }
@@ -99,6 +105,10 @@ impl fmt::Display for Loss {
                 ": it kills every worker ({}), and the packets up to the next keyframe depend on it",
                 shown(last_death)
             ),
+            LossReason::PoisonedFrame { last_death } => {
+                let subject = if *count == 1 { "it kills" } else { "each of them kills" };
+                write!(f, ": {subject} every worker ({})", shown(last_death))
+            }
             LossReason::TooLargeToReplay { last_death } => write!(
                 f,
                 ": a worker died ({}), and the packets since the last keyframe were too many to keep; raise memory=",

@@ -96,8 +96,11 @@ pub struct WorkerReport {
     pub deaths: u64,
     /// Number of packets or frames that were submitted again to a new worker.
     pub replayed: u64,
-    /// Number of skipped packets, for the reasons [`LossReason::Poisoned`], [`LossReason::TooLargeToReplay`]
-    /// and [`LossReason::TooLate`] together.
+    /// True if a worker of a stage that takes frames instead of packets has died: [`skipped`](WorkerReport::skipped),
+    /// [`replayed`](WorkerReport::replayed) and [`poisoned`](WorkerReport::poisoned) are then about frames.
+    pub takes_frames: bool,
+    /// Number of skipped packets, for the reasons [`LossReason::Poisoned`], [`LossReason::PoisonedFrame`],
+    /// [`LossReason::TooLargeToReplay`] and [`LossReason::TooLate`] together.
     pub skipped: u64,
     /// Number, from 0, of the first packet that was skipped because it kills every worker; `None` if there is
     /// none.
@@ -131,6 +134,7 @@ impl WorkerReport {
             hop,
             deaths: load(&stats.deaths),
             replayed: load(&stats.replayed),
+            takes_frames: stats.takes_frames.load(Ordering::Relaxed),
             skipped: load(&stats.skipped),
             poisoned: load(&stats.first_poisoned).checked_sub(1),
             lost: load(&stats.lost),
@@ -319,6 +323,7 @@ impl Report {
             if worker.skipped > 0 {
                 let last_death = last_death.clone();
                 let reason = match worker.poisoned {
+                    Some(_) if worker.takes_frames => LossReason::PoisonedFrame { last_death },
                     Some(_) => LossReason::Poisoned { last_death },
                     None if worker.deaths == 0 => LossReason::TooLate,
                     None => LossReason::TooLargeToReplay { last_death },

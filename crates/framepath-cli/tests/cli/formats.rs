@@ -2,8 +2,8 @@
 //! Codecs, containers and sources beyond the five known codecs: frames are ffmpeg's, and strangers' formats are read
 //! in workers. `scripts/check-formats` compares many more kinds.
 
-use std::fs;
-use std::io::{Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Stdio;
 
 use framepath_testkit::{CommandOutput, clip, ffmpeg, framepath, md5_lines, run, wait};
@@ -105,6 +105,38 @@ fn the_bytes_of_a_pipe_are_handed_to_the_worker() {
     let known = clip("h264-180p8-high.h264");
     let whole = run(&["run", "--quiet", &format!("file {known} ! decode ! framemd5 -")]).ended(0).frames();
     assert_eq!(piped("file - ! decode ! framemd5 -", &known).ended(0).frames(), whole);
+}
+
+#[test]
+fn standard_input_begins_at_its_offset_on_every_host() {
+    const KNOWN: &str = "-c:v libx264 -bf 2 -g 5";
+    for (name, codec) in
+        [("film.ts", "-c:v mpeg2video -bf 2 -g 5"), ("film.h264", KNOWN), ("film.mp4", KNOWN)]
+    {
+        let film = Film::new(name, codec);
+        // Three frames of the same kind come first: a run that began at the file's start would show them.
+        let first = film.file(&format!("first-{name}"));
+        ffmpeg(&["-i", &film.path, "-frames:v", "3", "-c:v", codec.split(' ').nth(1).unwrap(), &first]);
+        let (first, bytes) = (fs::read(&first).unwrap(), fs::read(&film.path).unwrap());
+        let offset = first.len() as u64;
+        let both = film.file("both");
+        fs::write(&both, [first, bytes].concat()).unwrap();
+        for host in ["", "host=inline", "host=process"] {
+            for options in ["loop=2", "start=200ms loop=2"] {
+                let path = |file: &str| format!("file {file} {host} {options} ! decode {host} ! framemd5 -");
+                let wanted = run(&["run", "--quiet", &path(&film.path)]).ended(0).frames();
+                assert!(wanted.len() >= FRAMES / 2, "{name} {host} {options}");
+                for writable in [false, true] {
+                    let mut file = OpenOptions::new().read(true).write(writable).open(&both).unwrap();
+                    file.seek(SeekFrom::Start(offset)).unwrap();
+                    let mut command = framepath(&["run", "--quiet", &path("-")]);
+                    let output = command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped());
+                    let output = wait(output.spawn().unwrap(), name).ended(0);
+                    assert_eq!(output.frames(), wanted, "{name} {host} {options} writable={writable}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

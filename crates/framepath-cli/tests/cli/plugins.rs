@@ -51,6 +51,16 @@ fn a_plugin_that_cannot_be_loaded_is_listed() {
 }
 
 #[test]
+fn a_plugin_has_its_memory_beyond_the_worker_program() {
+    // The worker program alone has more than 64 MiB mapped.
+    let stage = "plugin frei0r:3dflippo x-axis-rotation=0.5 host=process";
+    let path = |memory: &str| format!("test size=64x48 format=rgba frames=3 ! {stage}{memory} ! framemd5 -");
+    let frames = hashes(&path(""));
+    assert_eq!(frames.len(), 3);
+    assert_eq!(hashes(&path(" memory=64MiB")), frames);
+}
+
+#[test]
 fn inverting_twice_restores_the_picture() {
     for size in ["64x48", "70x50"] {
         let plain = hashes(&format!("test size={size} format=rgba frames=3 ! framemd5 -"));

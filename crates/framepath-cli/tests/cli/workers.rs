@@ -36,6 +36,31 @@ fn faults(words: &[&str]) -> Vec<Value> {
 }
 
 #[test]
+fn a_frame_that_kills_every_worker_is_counted_as_a_frame() {
+    let source = "test size=64x48 frames=20";
+    for stage in ["threshold level=100", "convert format=rgba", "scale size=32x24"] {
+        let frames = |fault: &str| format!("{source} ! {stage} host=process {fault} ! framemd5 -");
+        let mut wanted = run(&["run", &frames("")]).ended(0).frames();
+        let ran = run(&["run", &frames("fault=poison@7")]).ended(3);
+        wanted.remove(7);
+        assert_eq!(ran.frames(), wanted);
+        let ran = ran.prints("skipped 1 frame, the first is frame 7: it kills every worker (");
+        let ran = ran.prints("frame 7 kills every worker: 1 frame was skipped");
+        assert!(!ran.stderr.contains("packet") && !ran.stderr.contains("keyframe"), "{ran:?}");
+    }
+}
+
+#[test]
+fn a_worker_without_memory_for_its_input_names_the_limit() {
+    // The pool of `convert` is larger than the address space of the worker behind it.
+    let path =
+        "test frames=5 size=3840x2160 ! convert format=rgba ! filter hflip host=process memory=256MiB ! null";
+    let ran = run(&["run", path]).ended(1).prints("in the worker: map the input frames: ");
+    let ran = ran.prints(" bytes: Cannot allocate memory (os error 12); raise memory=");
+    assert!(!ran.stderr.contains("replaced a worker"), "{ran:?}");
+}
+
+#[test]
 fn killed_workers_lose_no_frame() {
     let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
     // On a busy machine, a stream can end before its kill.

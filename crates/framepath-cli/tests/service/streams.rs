@@ -2,11 +2,12 @@
 //! Streams through the service have the same frames as inline streams.
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::process::Command;
 
 use framepath_testkit::service::{ServiceProcess, lives};
 use framepath_testkit::until;
-use framepath_testkit::{CommandOutput, finish, in_checkout, run, wait};
+use framepath_testkit::{CommandOutput, finish, framepath, in_checkout, run, wait};
 
 fn inline(clip: &str, options: &str) -> String {
     let clip = in_checkout(&format!("clips/{clip}"));
@@ -45,6 +46,24 @@ fn every_clip_has_the_same_frames_in_the_service_and_inline() {
     assert_eq!(service.quiet(), before);
     // Each path has a worker for the demuxer and a worker for the decoder.
     assert_eq!(service.snapshot().totals.granted, 2 * clips.len() as u64);
+}
+
+#[test]
+fn standard_input_begins_at_its_offset_in_the_service() {
+    let service = ServiceProcess::start(&[]);
+    let clip = fs::read(in_checkout("clips/h264-180p8-high.h264")).unwrap();
+    let mut twice = tempfile::tempfile().unwrap();
+    twice.write_all(&[&clip[..], &clip[..]].concat()).unwrap();
+    let socket = service.socket();
+    let on = format!("host=service socket={}", socket.display());
+    for options in ["", "loop=2", "start=200ms"] {
+        twice.seek(SeekFrom::Start(clip.len() as u64)).unwrap();
+        let path = format!("file - {options} {on} ! decode {on} ! framemd5 -");
+        let mut command = framepath(&["run", "--quiet", &path]);
+        command.stdin(twice.try_clone().unwrap());
+        let ours = finish(command).ended(0).stdout;
+        assert_eq!(ours, inline("h264-180p8-high.h264", &format!("{options} ! decode")), "{options}");
+    }
 }
 
 #[test]

@@ -58,9 +58,9 @@ pub enum SandboxRole<'a> {
 /// Limits on the resources of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Maximum address space that the worker may map after it entered the sandbox (stacks, heap and other
-    /// mappings), in addition to what was mapped before, bytes.
-    pub memory_bytes: u64,
+    /// Maximum address space of the worker (stacks, heap and other mappings), with what is mapped before it
+    /// enters the sandbox ([`mapped_bytes`]), bytes.
+    pub address_space_bytes: u64,
     /// Maximum size to which the worker can extend a file by writing (RLIMIT_FSIZE), bytes.
     pub file_bytes: u64,
     /// Maximum number of open file descriptors. Unmapped memfds are not part of the address
@@ -81,10 +81,10 @@ impl ResourceLimits {
 }
 
 impl Default for ResourceLimits {
-    /// Returns the default limits: 4 GiB of memory, files of 1 GiB, 16 descriptors, 260 threads: 256 of a decoder,
+    /// Returns the default limits: 4 GiB of address space, files of 1 GiB, 16 descriptors, 260 threads: 256 of a decoder,
     /// and the worker's own.
     fn default() -> ResourceLimits {
-        ResourceLimits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 260 }
+        ResourceLimits { address_space_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 260 }
     }
 }
 
@@ -136,7 +136,7 @@ pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, S
             .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
     }
     for (resource, value) in [
-        (Resource::As, limits.memory_bytes.saturating_add(mapped_bytes())),
+        (Resource::As, limits.address_space_bytes),
         (Resource::Fsize, limits.file_bytes),
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),
@@ -206,12 +206,16 @@ fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }
 
-/// Returns the size of this process's address space, bytes. A program linked with the codec
-/// libraries has 200 MiB mapped at its start. Returns 0 if the kernel does not report the size.
-fn mapped_bytes() -> u64 {
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
+/// Returns the size of this process's address space, bytes. A program linked with the codec libraries has
+/// 200 MiB mapped at its start.
+///
+/// # Errors
+/// /proc/self/statm cannot be read, for example because this process is in a sandbox, or is not understood.
+pub fn mapped_bytes() -> io::Result<u64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: Option<u64> = statm.split(' ').next().and_then(|pages| pages.parse().ok());
+    let pages = pages.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "not a number of pages"))?;
+    Ok(pages.saturating_mul(rustix::param::page_size() as u64))
 }
 
 /// Sets both limits of `resource` to `value`, but does not raise a lower limit.

@@ -16,7 +16,7 @@ use crate::acts::{ACTS, Scene, call};
 use crate::wire::{receive, send};
 
 pub const LIMITS: ResourceLimits =
-    ResourceLimits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
+    ResourceLimits { address_space_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
 /// Runs the worker in the mode that `arguments` select: the program's arguments without the one that marks
 /// a worker. Sends the mode's answer to the parent, and returns when the parent closes the socket.
@@ -115,7 +115,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     let too_much = call!(
         SYS_mmap,
         std::ptr::null::<u8>(),
-        LIMITS.memory_bytes as usize,
+        LIMITS.address_space_bytes as usize,
         libc::PROT_READ | libc::PROT_WRITE,
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         -1,
@@ -300,6 +300,7 @@ fn plugin(file: &Path, other: &str) -> String {
         call!(SYS_mmap, std::ptr::null::<u8>(), 4096usize, read, private, -1, 0usize)
     };
     assert!(open(&other, libc::O_RDONLY).is_ok(), "before the sandbox");
+    assert!(sandbox::mapped_bytes().unwrap() > 1 << 20);
 
     let layers = sandbox::enter(SandboxRole::PluginLoading { file }, &LIMITS).unwrap();
     // Without Landlock any file can be read until the role is sealed.
@@ -317,6 +318,8 @@ fn plugin(file: &Path, other: &str) -> String {
     assert!(!library.is_null(), "dlopen");
 
     sandbox::enter(SandboxRole::Plugin, &LIMITS).unwrap();
+    // An error, because a size of 0 would make the limit of the address space too low.
+    assert!(sandbox::mapped_bytes().is_err(), "mapped memory, sealed");
     assert_eq!(open(&path, libc::O_RDONLY), Err(libc::EPERM), "the file, sealed");
     assert_eq!(code(), Err(libc::EPERM), "code, sealed");
     // SAFETY: the handle is live and the name ends in zero.

@@ -88,15 +88,22 @@ fn workers(text: &mut String, report: &Report) {
         if worker.lost > 0 {
             let _ = write!(text, "; {} frames inside were lost", worker.lost);
         } else {
-            let _ = write!(text, "; {} packets were submitted again", worker.replayed);
+            let things = if worker.takes_frames { "frames" } else { "packets" };
+            let _ = write!(text, "; {} {things} were submitted again", worker.replayed);
         }
-        if let Some(poisoned) = worker.poisoned {
-            let _ = write!(
+        let skipped = worker.skipped;
+        let _ = match worker.poisoned {
+            Some(frame) if worker.takes_frames => {
+                let frames = if skipped == 1 { "frame was" } else { "frames were" };
+                write!(text, "; frame {frame} kills every worker: {skipped} {frames} skipped")
+            }
+            Some(packet) => write!(
                 text,
-                "; packet {poisoned} kills every worker: {} packets were skipped, up to the next random access point",
-                worker.skipped
-            );
-        }
+                "; packet {packet} kills every worker: {skipped} packets were skipped, up to the next random access \
+                 point",
+            ),
+            None => Ok(()),
+        };
         text.push('\n');
     }
 }

@@ -21,7 +21,7 @@ use std::str::FromStr;
 use framepath_codec::filter::FilterGraph;
 use framepath_codec::frei0r;
 use framepath_os::process::sandbox::{
-    Layer, LayerState, Layers, ResourceLimits, SandboxError, SandboxRole, enter,
+    Layer, LayerState, Layers, ResourceLimits, SandboxError, SandboxRole, enter, mapped_bytes,
 };
 use framepath_os::process::spawn::Bounds;
 
@@ -113,16 +113,22 @@ impl WorkerKind {
     }
 
     fn enter(&self) -> Result<Layers, HostError> {
-        let limits = &ResourceLimits { memory_bytes: self.memory_bytes, ..ResourceLimits::default() };
+        if let Task::Filter = self.task {
+            // The system's own library, loaded before the sandbox denies files.
+            FilterGraph::load().map_err(|error| HostError::Failed { text: error.to_string() })?;
+        }
+        // Measured before the sandbox denies /proc.
+        let mapped = mapped_bytes().map_err(|source| SandboxError::Refused {
+            layer: Layer::Limits,
+            call: "read /proc/self/statm",
+            source,
+        })?;
+        let address_space_bytes = self.memory_bytes.saturating_add(mapped);
+        let limits = &ResourceLimits { address_space_bytes, ..ResourceLimits::default() };
         // Each buffer of a device and each library of a plug-in is an open file.
         let more_files = &ResourceLimits { open_files: 64, ..*limits };
         Ok(match &self.task {
-            Task::Stage => enter(SandboxRole::Decode, limits)?,
-            Task::Filter => {
-                // The system's own library, loaded before the sandbox denies files.
-                FilterGraph::load().map_err(|error| HostError::Failed { text: error.to_string() })?;
-                enter(SandboxRole::Decode, limits)?
-            }
+            Task::Stage | Task::Filter => enter(SandboxRole::Decode, limits)?,
             Task::Device(_) => enter(SandboxRole::DecodeByDevice, more_files)?,
             Task::Network(tcp_port) => enter(SandboxRole::Network { tcp_port: *tcp_port }, limits)?,
             Task::Plugin(file) => {

@@ -91,7 +91,8 @@ impl MemoryClient {
     /// the caller sends before it uses the pool's number. Any thread may call it.
     ///
     /// # Errors
-    /// The caller broke the rules or is gone, the pool cannot be mapped, or the socket failed.
+    /// The caller broke the rules or is gone, the pool cannot be mapped ([`HostError::Failed`] without memory), or
+    /// the socket failed.
     pub(super) fn input(
         &self,
         pool: u16,
@@ -126,14 +127,17 @@ impl MemoryClient {
     /// a mapped pool.
     ///
     /// # Errors
-    /// The memory is not as announced, or cannot be mapped.
+    /// The memory is not as announced, or cannot be mapped. [`HostError::Failed`] without memory for the mapping.
     pub(super) fn add_input(&self, (message, fd): Reply) -> Result<Reply, HostError> {
         let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
         let invalid = || HostError::NotOpened { what: "the worker received an invalid input pool" };
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| invalid())?;
         let foreign =
             ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(IgnoredReturns));
-        let mut foreign = foreign.map_err(|_| invalid())?;
+        let mut foreign = foreign.map_err(|error| match error.is_lack() {
+            true => HostError::Failed { text: format!("map the input frames: {error}; raise memory=") },
+            false => invalid(),
+        })?;
         // Closed because a worker has few descriptors; the mapping stays.
         foreign.close();
         self.inputs().insert(pool, foreign);

@@ -81,6 +81,7 @@ impl CollectEnd {
     fn plan(&mut self) -> Result<Attempt, HostError> {
         self.restarts.died()?;
         let stats = &self.session.stats;
+        stats.takes_frames.store(self.session.spec.track.is_none(), Ordering::Relaxed);
         let taken = self.history.last_taken(self.link.health.taken());
         let book = &mut self.history.book;
         let first = |place: &std::sync::atomic::AtomicU64, seq: u64| {

@@ -2,7 +2,7 @@
 //! Statistics of the workers of one stream.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
 use crate::damage::DamageLog;
@@ -29,6 +29,8 @@ pub struct WorkerStats {
     /// Number of the first packet that was given up because workers died at it, plus one; 0 if there is no
     /// such packet. Inputs and flushes are counted together, from 0.
     pub first_poisoned: AtomicU64,
+    /// True if a worker has died that takes frames instead of packets.
+    pub takes_frames: AtomicBool,
     /// Number of inputs without output that were inside a worker when it died, in a stage whose inputs
     /// cannot be submitted again.
     pub lost: AtomicU64,

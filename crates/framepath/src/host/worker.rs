@@ -170,10 +170,10 @@ fn serve_file(
 
 /// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed, its output cannot be passed to the caller, or there is no memory for a packet. The
-    /// text is the error message for the caller.
+    /// The stage failed, its output cannot be passed to the caller, or there is no memory for a packet or an input
+    /// pool. The text is the error message for the caller.
     Stage(String),
-    /// The caller broke the rules, or the pool of an input frame cannot be received or mapped.
+    /// The caller broke the rules, or the pool of an input frame cannot be received or is not as announced.
     Caller,
 }
 
@@ -388,7 +388,10 @@ impl Stream {
 
     fn input(&mut self, pool: u16, slot: u32, layout: u8, meta: FrameMeta) -> Result<Frame, Stopped> {
         let layout = self.layouts[usize::from(layout)].ok_or(Stopped::Caller)?;
-        self.memory.input(pool, slot, &layout, meta).map_err(|_| Stopped::Caller)
+        self.memory.input(pool, slot, &layout, meta).map_err(|error| match error {
+            HostError::Failed { text } => Stopped::Stage(text),
+            _ => Stopped::Caller,
+        })
     }
 }
 

@@ -268,7 +268,7 @@ impl File {
     }
 
     /// Demuxes `file` in this process if container and codec are known ones; otherwise, and for an image sequence,
-    /// in the worker of `spec`, which reads the file from its first byte.
+    /// in the worker of `spec`, which reads the stream from its first byte.
     fn demuxed_where_safe(
         mut file: MediaFile,
         options: &FileOptions,
@@ -280,6 +280,7 @@ impl File {
         let path = file.name().to_owned();
         let mut again = file.try_clone().map_err(StageError::io(&path))?;
         let read = (!file.is_seekable()).then(|| file.keep_bytes());
+        let start = if file.is_seekable() { file.position().map_err(StageError::io(&path))? } else { 0 };
         match Demuxer::open_track(file, options.track, Formats::Known) {
             Ok(demuxer) => {
                 read.inspect(|read| drop(read.take()));
@@ -289,7 +290,7 @@ impl File {
             Err(error) => return Err(error.into()),
         }
         let Some(read) = read else {
-            again.rewind().map_err(StageError::io(path))?;
+            again.set_position(start).map_err(StageError::io(path))?;
             return File::demuxed_by(again, options, spec()?);
         };
         let Some(first) = read.take() else {

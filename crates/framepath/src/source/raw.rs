@@ -72,26 +72,16 @@ fn make(hop: &Hop, _: &HopPlace<'_>) -> Result<RawFile, StageError> {
         }
         _ => (path.to_owned(), meter::blocked(|| cancel::open(path.as_ref())).map_err(StageError::io(path))?),
     };
-    let metadata = file.metadata().map_err(StageError::io(&name))?;
-    let bytes = metadata.is_file().then_some(metadata.len());
-    Ok(RawFile {
-        name,
-        file,
-        frames: bytes.map(|bytes| bytes / layout.size as u64),
-        layout,
-        pool: Pool::new(layout.size, SLOTS)?,
-        info: StreamInfo::from_layout(&layout, rate_of(fps)),
-        pace: Pace::from_rate(hop.rate("rate")),
-        next_seq: 0,
-        position: 0,
-    })
+    RawFile::new(name, file, layout, fps, hop.rate("rate"))
 }
 
 /// Source that reads each frame of the file directly into a slot.
 struct RawFile {
     name: String,
     file: File,
-    /// Number of whole frames in the file; `None` if it is not a regular file, which cannot seek.
+    /// Position of the first frame, bytes: that of the file when the source was made.
+    start: u64,
+    /// Number of whole frames from `start` on; `None` if it is not a regular file, which cannot seek.
     frames: Option<u64>,
     layout: Layout,
     pool: Pool,
@@ -99,11 +89,33 @@ struct RawFile {
     pace: Option<Pace>,
     /// Number of the next frame; goes on after a seek.
     next_seq: u64,
-    /// Number of the next frame in the file.
+    /// Number of the next frame, counted from `start`.
     position: u64,
 }
 
 impl RawFile {
+    fn new(name: String, mut file: File, layout: Layout, fps: f64, rate: f64) -> Result<RawFile, StageError> {
+        let metadata = file.metadata().map_err(StageError::io(&name))?;
+        let (mut start, mut frames) = (0, None);
+        if metadata.is_file() {
+            // A program may have read the first bytes of standard input before.
+            start = file.stream_position().map_err(StageError::io(&name))?;
+            frames = Some(metadata.len().saturating_sub(start) / layout.size as u64);
+        }
+        Ok(RawFile {
+            name,
+            file,
+            start,
+            frames,
+            layout,
+            pool: Pool::new(layout.size, SLOTS)?,
+            info: StreamInfo::from_layout(&layout, rate_of(fps)),
+            pace: Pace::from_rate(rate),
+            next_seq: 0,
+            position: 0,
+        })
+    }
+
     /// Reads the next frame. Returns false at the end of the file; fails if the file cannot be read, or ends
     /// inside a frame.
     fn fill(&mut self, frame: &mut FrameMut) -> Result<bool, StageError> {
@@ -167,7 +179,7 @@ impl Source for RawFile {
                 let (before, exact) = self.info.time_base.ticks_around(to).unwrap_or((i64::MAX, i64::MAX));
                 let position = u64::try_from(if mode == SeekTo::Exact { exact } else { before }).unwrap_or(0);
                 self.position = position.min(frames);
-                let byte = self.position * self.layout.size as u64;
+                let byte = self.start + self.position * self.layout.size as u64;
                 self.file.seek(SeekFrom::Start(byte)).map_err(StageError::io(&self.name))?;
             }
             (Request::Flush, _) => {}
@@ -175,5 +187,32 @@ impl Source for RawFile {
         }
         self.pace.iter_mut().for_each(Pace::restart);
         Ok(Answered::Done)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_seek_counts_from_the_position_that_the_file_had_first() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("raw");
+        std::fs::write(&path, [9, 9, 9, 10, 11, 12, 13]).unwrap();
+        let mut file = File::open(&path).unwrap();
+        file.seek(SeekFrom::Start(3)).unwrap();
+        let layout = Layout::packed(PixelFormat::Grey, 1, 1).unwrap();
+        let mut source = RawFile::new("raw".to_owned(), file, layout, 1.0, 0.0).unwrap();
+        assert_eq!(source.frames, Some(4));
+        let mut frame = source.pool.acquire().unwrap();
+        frame.set_layout(&layout).unwrap();
+        for (second, pixel) in [(2, 12), (0, 10)] {
+            let to = Duration::from_secs(second);
+            source.request(&Request::Seek { to, mode: SeekTo::Exact }).unwrap();
+            assert!(source.fill(&mut frame).unwrap());
+            assert_eq!(frame.plane_mut(0)[0], pixel);
+        }
     }
 }
