@@ -208,7 +208,7 @@ mod tests {
         assert!(text.starts_with("FP1-ATAKQ"), "{text}");
         let spaced = text.to_lowercase().replace("fp1-", "fp1-\n ") + "\n";
         let grouped: Vec<&str> =
-            text[4..].as_bytes().chunks(5).map(|group| std::str::from_utf8(group).unwrap()).collect();
+            text.as_bytes()[4..].chunks(5).map(|group| std::str::from_utf8(group).unwrap()).collect();
         for text in [text.clone(), spaced, format!("FP1-{}", grouped.join("-"))] {
             assert_eq!(text.parse(), Ok(sample()), "{text}");
         }

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -98,6 +98,13 @@ pub(crate) enum OfferRefused {
     Unavailable,
 }
 
+/// Function of the caller.
+type Notify = Box<dyn Fn() + Send>;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Part of a sender that its threads share.
 pub(crate) struct SenderShared {
     /// Token that other programs' viewers send.
@@ -111,12 +118,13 @@ pub(crate) struct SenderShared {
     pub(crate) stop: WakeEvent,
     pub(crate) stopped: AtomicBool,
     watching: AtomicUsize,
-    wants_keyframe: AtomicBool,
     viewers: AtomicU64,
     sent: AtomicU64,
     dropped: AtomicU64,
     /// Function that is called when the number of viewers changes.
-    on_change: Mutex<Option<Box<dyn Fn() + Send>>>,
+    on_change: Mutex<Option<Notify>>,
+    /// Function that asks the encoder for a keyframe.
+    on_keyframe_request: Mutex<Option<Notify>>,
 }
 
 /// Handle by which HTTP connections send commands.
@@ -140,7 +148,6 @@ pub struct WhepSender {
     commands: Commands,
     packetizer: Packetizer,
     address: SocketAddr,
-    last_keyframe_request: Option<Instant>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -174,16 +181,15 @@ impl WhepSender {
             stop: WakeEvent::new()?,
             stopped: AtomicBool::new(false),
             watching: AtomicUsize::new(0),
-            wants_keyframe: AtomicBool::new(false),
             viewers: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             on_change: Mutex::new(None),
+            on_keyframe_request: Mutex::new(None),
         });
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
-        let mut sender =
-            WhepSender { commands, packetizer, address, last_keyframe_request: None, threads: Vec::new() };
+        let mut sender = WhepSender { commands, packetizer, address, threads: Vec::new() };
         let server = WhepServer::new(listener, sender.commands.clone());
         let sessions = SenderSessions {
             shared: sender.commands.shared.clone(),
@@ -192,6 +198,8 @@ impl WhepSender {
             identity,
             port: address.port(),
             viewers: Vec::new(),
+            wants_keyframe: false,
+            next_keyframe_request: Instant::now(),
             ends: None,
         };
         sender.spawn("whep", move || server.run())?;
@@ -228,8 +236,7 @@ impl WhepSender {
 
     /// Sets the function that is called, on another thread, when the number of viewers has changed.
     pub fn on_change(&self, change: impl Fn() + Send + 'static) {
-        let mut on_change = self.commands.shared.on_change.lock().unwrap_or_else(PoisonError::into_inner);
-        *on_change = Some(Box::new(change));
+        *lock(&self.commands.shared.on_change) = Some(Box::new(change));
     }
 
     /// Sends the frame `bytes` with the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
@@ -245,14 +252,11 @@ impl WhepSender {
         Ok(())
     }
 
-    /// Returns true if a viewer needs a keyframe, at most twice a second.
-    pub fn take_keyframe_request(&mut self) -> bool {
-        let is_early = self.last_keyframe_request.is_some_and(|last| last.elapsed() < KEYFRAME_INTERVAL);
-        if is_early || !self.commands.shared.wants_keyframe.swap(false, Ordering::AcqRel) {
-            return false;
-        }
-        self.last_keyframe_request = Some(Instant::now());
-        true
+    /// Sets the function that is called, on another thread and at most twice a second, when a viewer needs a keyframe. A need from
+    /// before the call is not forgotten.
+    pub fn on_keyframe_request(&self, request: impl Fn() + Send + 'static) {
+        *lock(&self.commands.shared.on_keyframe_request) = Some(Box::new(request));
+        self.commands.shared.wake.set();
     }
 
     /// Ends the stream: sends the frames that still wait, tells all viewers the end, and waits for this while
@@ -319,6 +323,9 @@ struct SenderSessions {
     identity: Identity,
     port: u16,
     viewers: Vec<ViewerSession>,
+    /// True if a viewer needs a keyframe that was not requested yet.
+    wants_keyframe: bool,
+    next_keyframe_request: Instant,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
     ends: Option<Instant>,
 }
@@ -337,19 +344,31 @@ impl SenderSessions {
             let now = Instant::now();
             for viewer in &mut self.viewers {
                 viewer.drive(now, &self.socket);
-                if viewer.take_keyframe_request() {
-                    self.shared.wants_keyframe.store(true, Ordering::Release);
-                }
+                self.wants_keyframe |= viewer.take_keyframe_request();
             }
+            self.request_keyframe(now);
             self.count();
             if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
                 return;
             }
-            let deadline = self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).min();
+            let request = self.wants_keyframe.then_some(self.next_keyframe_request).filter(|at| *at > now);
+            let deadline =
+                self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).chain(request).min();
             if let Err(error) = wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline) {
                 log::error!("send: {error}");
                 return;
             }
+        }
+    }
+
+    /// Asks for a keyframe if a viewer needs one, the last request is long enough ago, and the caller takes requests.
+    fn request_keyframe(&mut self, now: Instant) {
+        if !self.wants_keyframe || now < self.next_keyframe_request {
+            return;
+        }
+        if let Some(request) = &*lock(&self.shared.on_keyframe_request) {
+            request();
+            (self.wants_keyframe, self.next_keyframe_request) = (false, now + KEYFRAME_INTERVAL);
         }
     }
 
@@ -434,8 +453,7 @@ impl SenderSessions {
         self.viewers.retain(|viewer| !viewer.is_gone());
         let watching = self.viewers.iter().filter(|viewer| viewer.is_watching()).count();
         if self.shared.watching.swap(watching, Ordering::AcqRel) != watching {
-            let on_change = self.shared.on_change.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(on_change) = &*on_change {
+            if let Some(on_change) = &*lock(&self.shared.on_change) {
                 on_change();
             }
         }

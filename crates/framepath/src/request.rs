@@ -47,7 +47,8 @@ impl Request {
 /// Answer of a hop or source to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// The hop did nothing; the request goes to the hop in front. From the source it goes no further.
+    /// The hop has not fulfilled the request, or hops in front have to help; the request goes to the hop in front. From the
+    /// source it goes no further.
     PassOn,
     /// The hop has performed the request. Hops in front do not get it, unless it is a seek or flush.
     Done,

@@ -14,7 +14,7 @@ whoever can change it on the way can take the sender's place. The video is decod
 sandboxed process. q closes the window.
 
 The same as a path:
-  framepath run 'recv CODE ! decode host=process ! play'";
+  framepath run 'recv CODE ! decode host=process threading=slice ! play'";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -36,7 +36,7 @@ impl ViewArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let quote = framepath::path::quote;
         let token = self.token.map_or_else(String::new, |token| format!(" token={}", quote(&token)));
-        let path = format!("recv {}{token} ! decode host=process ! play", quote(&self.from));
+        let path = format!("recv {}{token} ! decode host=process threading=slice ! play", quote(&self.from));
         RunArgs::of_path(path, self.quiet).run()
     }
 }

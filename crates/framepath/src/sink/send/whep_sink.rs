@@ -136,9 +136,10 @@ impl Stage for WhepSink {
             self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
         let time = clock.timestamp(&meta, birth_ns);
         self.sender.send(&unit, time).map_err(|error| out.fail(net_error(error)))?;
-        if self.sender.take_keyframe_request() {
-            // A file has its keyframes where they are.
-            let _ = out.request(Request::Keyframe);
+        if is_first {
+            let upstream = out.upstream();
+            // Nobody needs it after the run's end, and a file has its keyframes where they are.
+            self.sender.on_keyframe_request(move || drop(upstream.send(Request::Keyframe)));
         }
         Ok(())
     }

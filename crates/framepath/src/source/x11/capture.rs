@@ -23,6 +23,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
+use crate::request::{Answered, Request};
 use crate::source::test::rate_of;
 use crate::source::{PaceWait, Source};
 
@@ -319,6 +320,16 @@ impl X11 {
 impl Source for X11 {
     fn info(&self) -> StreamInfo {
         self.info
+    }
+
+    /// A keyframe needs a frame, even if nothing changes.
+    fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
+        match request {
+            Request::Keyframe => self.changes.whole = true,
+            Request::Flush => {}
+            _ => return Ok(Answered::PassOn),
+        }
+        Ok(Answered::Done)
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {

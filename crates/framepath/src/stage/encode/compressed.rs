@@ -174,15 +174,17 @@ impl Stage for Encode {
         Ok(())
     }
 
-    /// Remembers the request for the next frame.
+    /// Remembers the request for the next frame. A request for a keyframe goes on to the source: a screen that does not change
+    /// has no next frame without it.
     fn request(&mut self, request: &Request) -> Answered {
         match request {
             Request::Keyframe => self.wants_key = true,
             Request::BitRate(bits) => {
-                self.wanted_bits = Some((*bits).clamp(*BIT_RATES.start(), *BIT_RATES.end()))
+                self.wanted_bits = Some((*bits).clamp(*BIT_RATES.start(), *BIT_RATES.end()));
+                return Answered::Done;
             }
-            _ => return Answered::PassOn,
+            _ => {}
         }
-        Answered::Done
+        Answered::PassOn
     }
 }
