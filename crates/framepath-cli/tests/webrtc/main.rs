@@ -7,6 +7,7 @@ mod losses;
 mod proxy;
 mod refusals;
 mod sender;
+mod sharing;
 mod viewers;
 
 framepath_testkit::tests!(
@@ -21,6 +22,8 @@ framepath_testkit::tests!(
     refusals::requests_that_are_not_whep_are_refused,
     refusals::foreign_datagrams_get_no_answer,
     refusals::wrong_arguments_are_errors_that_say_what_is_right,
+    sharing::a_screen_is_shown_on_another,
+    sharing::codes_that_are_wrong_show_nothing,
     losses::a_lost_packet_is_sent_again,
     losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
 );

@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -25,7 +25,12 @@ pub struct Sending {
 /// Starts to send `clip` to the viewers that connect; `options` are those of `file` and of `send`.
 pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
     let path = format!("file {} {file} ! send listen=127.0.0.1:0 {send}", clip.display());
-    let mut child = framepath(&["run", "-v", "--quiet", &path]).spawn().unwrap();
+    started(&mut framepath(&["run", "-v", "--quiet", &path]))
+}
+
+/// Starts a command that sends with a random token, and waits until it accepts viewers.
+pub fn started(command: &mut Command) -> Sending {
+    let mut child = command.spawn().unwrap();
     let lines = Arc::<Mutex<Vec<String>>>::default();
     let (stderr, read) = (BufReader::new(child.stderr.take().unwrap()), lines.clone());
     let reader = thread::spawn(move || {
@@ -51,6 +56,20 @@ pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
 }
 
 impl Sending {
+    /// Returns the pairing code.
+    pub fn code(&self) -> String {
+        let mut found = None;
+        until("send prints its pairing code", || {
+            let lines = self.lines.lock().unwrap();
+            found = lines
+                .iter()
+                .find_map(|line| line.split_once("framepath view "))
+                .map(|(_, code)| code.to_owned());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     /// Starts a viewer that hashes the decoded frames; `options` are those of `recv`.
     pub fn watch(&self, options: &str) -> Child {
         self.watch_at(&self.url, options)

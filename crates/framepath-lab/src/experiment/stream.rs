@@ -29,7 +29,7 @@ const RATE: u32 = 60;
 /// Name of the only case: a screen with text, of which an area scrolls.
 const CASE: &str = "desktop-1080p60";
 /// Longest wait for the first picture.
-const START: Duration = Duration::from_secs(15);
+const START: Duration = Duration::from_secs(20);
 /// Time between the first picture and the measurement, in which bit rates and buffers settle.
 const SETTLING: Duration = Duration::from_secs(2);
 /// Figures by which framepath is compared with each other contender.
@@ -84,7 +84,7 @@ fn stream(
     let running = streamer.start(settings, from, to)?;
     let mut observer = ScreenObserver::new(to.x_name()?)?;
     if !observer.find(START)? {
-        return Err(running.failed("no picture within 15 s"));
+        return Err(running.failed("no picture within 20 s"));
     }
     std::thread::sleep(SETTLING);
     let seen = observer.watch(duration)?;

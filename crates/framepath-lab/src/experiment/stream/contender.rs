@@ -21,6 +21,8 @@ pub(super) const OURS: &str = "native";
 const KILOBITS: u32 = 12_000;
 /// Distance of keyframes, pictures.
 const GOP: u32 = 120;
+/// Time for a receiver to listen.
+const RECEIVING: Duration = Duration::from_secs(1);
 /// Longest wait for a sender that listens.
 const LISTENING: Duration = Duration::from_secs(10);
 
@@ -32,7 +34,7 @@ pub(super) struct Streamer {
     elements: &'static [&'static str],
     /// Commands of its sender and its receiver.
     commands: fn(&Ends<'_>) -> [Vec<String>; 2],
-    /// True if the sender listens on TCP, and the receiver connects.
+    /// True if the sender listens on TCP, and the receiver connects; false if the receiver listens.
     listens: bool,
 }
 
@@ -108,10 +110,11 @@ fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let encoded = gst_encoded(from);
     [
         gst(&format!(
-            "{encoded} ! h264parse ! mpegtsmux ! srtsink uri=srt://127.0.0.1:{port}?mode=listener wait-for-connection=false"
+            "{encoded} ! h264parse ! mpegtsmux alignment=7 ! queue ! srtsink uri=srt://127.0.0.1:{port}?mode=caller"
         )),
         gst(&format!(
-            "srtsrc uri=srt://127.0.0.1:{port}?mode=caller ! tsdemux ! h264parse ! avdec_h264 max-threads=1 ! videoconvert ! \
+            "srtsrc uri=srt://127.0.0.1:{port}?mode=listener ! video/mpegts,systemstream=true,packetsize=188 ! tsdemux ! \
+             queue ! h264parse ! avdec_h264 max-threads=1 ! videoconvert ! \
              ximagesink"
         )),
     ]
@@ -152,18 +155,22 @@ impl Streamer {
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
         let [send, receive] = (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, port });
+        if !self.listens {
+            let receiver = End::start(&receive, to)?;
+            // Until it listens: nothing tells that from outside.
+            sleep(RECEIVING);
+            return Ok(Streaming { name: self.name, ends: [End::start(&send, from)?, receiver] });
+        }
         let mut sender = End::start(&send, from)?;
-        if self.listens {
-            let since = Instant::now();
-            while TcpStream::connect(("127.0.0.1", port)).is_err() {
-                if since.elapsed() > LISTENING {
-                    return Err(LabError::Unknown(format!(
-                        "the sender does not listen within 10 s{}",
-                        sender.said()
-                    )));
-                }
-                sleep(Duration::from_millis(10));
+        let since = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if since.elapsed() > LISTENING {
+                return Err(LabError::Unknown(format!(
+                    "the sender does not listen within 10 s{}",
+                    sender.said()
+                )));
             }
+            sleep(Duration::from_millis(10));
         }
         let receiver = End::start(&receive, to)?;
         Ok(Streaming { name: self.name, ends: [sender, receiver] })
@@ -186,10 +193,12 @@ pub(super) struct Streaming {
 }
 
 impl Streaming {
-    /// Returns the error `what`, with what the ends have written.
+    /// Returns the error `what`, with what the ends have written. For other programs than framepath it is one that skips the
+    /// contender.
     pub(super) fn failed(mut self, what: &str) -> LabError {
         let said: String = self.ends.iter_mut().map(End::said).collect();
-        LabError::Unknown(format!("{}: {what}{said}", self.name))
+        let text = format!("{}: {what}{said}", self.name);
+        if self.name == OURS { LabError::Unknown(text) } else { LabError::Missing(text) }
     }
 
     /// Ends both programs as Ctrl-C does. Returns their CPU time, nanoseconds.
