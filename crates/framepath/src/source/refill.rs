@@ -163,7 +163,7 @@ fn copy_all(source: &File, writer: &mut UnixStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Seek, SeekFrom};
 
     use super::*;
 
@@ -199,7 +199,8 @@ mod tests {
     #[test]
     fn a_descriptor_for_a_worker_can_only_be_read() {
         let mut file = tempfile::tempfile().unwrap();
-        file.write_all(b"the bytes").unwrap();
+        file.write_all(b"read before, the bytes").unwrap();
+        file.seek(SeekFrom::Start(13)).unwrap();
         let media = MediaFile::from_fd(file.into(), "file".to_owned(), true);
         assert!(!media.is_read_only().unwrap());
         let (ready, feed) = read_only(media).unwrap();
