@@ -60,7 +60,7 @@ pub enum PairingError {
     Check,
 }
 
-/// Who a viewer claims to be, as the header `Authorization` has it.
+/// Claim of a viewer to have a certificate, as the header `Authorization` has it.
 pub(crate) struct PairingClaim {
     pub(crate) viewer: [u8; FINGERPRINT],
     proof: [u8; FINGERPRINT],

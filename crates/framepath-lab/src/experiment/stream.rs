@@ -103,7 +103,7 @@ fn stream(
     })
 }
 
-/// What an observer of both screens sees.
+/// Figures of one run, as an observer of both screens sees it.
 #[derive(Debug, PartialEq)]
 struct GlassFigures {
     /// Number of different pictures that were seen.

@@ -38,7 +38,7 @@ pub(super) struct Streamer {
     listens: bool,
 }
 
-/// What the commands of a contender depend on.
+/// Program, screen and port for the commands of a contender.
 struct Ends<'a> {
     framepath: &'a str,
     /// X display that is sent.
