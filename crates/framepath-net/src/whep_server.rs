@@ -32,9 +32,9 @@ pub(crate) const SDP: &str = "application/sdp";
 /// Largest offer or answer, bytes.
 pub(crate) const MOST_SDP: usize = 64 << 10;
 /// Time limit for a connection, from its start to its end.
-const CONNECTION: Duration = Duration::from_secs(5);
+const CONNECTION: Duration = Duration::from_secs(10);
 /// Time limit for the sessions' answer to a request.
-const REPLY: Duration = Duration::from_secs(2);
+const REPLY: Duration = Duration::from_secs(5);
 /// Maximum number of connections at once; others wait.
 const MOST_CONNECTIONS: usize = 16;
 /// Pause after a failed accept(2), such as without free descriptors, and while there are too many connections.

@@ -77,7 +77,9 @@ impl Sending {
 
     /// Starts a viewer that connects by another address.
     pub fn watch_at(&self, url: &str, options: &str) -> Child {
-        let path = format!("recv {url} token={} {options} ! decode ! framemd5 -", self.token);
+        // A busy machine is no failure.
+        let timeout = if options.contains("timeout=") { "" } else { "timeout=60s" };
+        let path = format!("recv {url} token={} {timeout} {options} ! decode ! framemd5 -", self.token);
         framepath(&["run", "--quiet", &path]).spawn().unwrap()
     }
 
