@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -124,6 +124,16 @@ impl RequestRefused {
         RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the stream has ended")
     }
 
+    /// Returns the refusal of a request to which the sessions' thread gave no reply.
+    fn no_reply(error: RecvTimeoutError) -> RequestRefused {
+        match error {
+            RecvTimeoutError::Timeout => {
+                RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the sender is busy")
+            }
+            RecvTimeoutError::Disconnected => RequestRefused::unavailable(),
+        }
+    }
+
     fn into_response(self) -> Response<String> {
         let mut response = text_response(self.status, &self.text);
         if let Some((name, value)) = self.header {
@@ -221,7 +231,7 @@ async fn open(
     if !commands.send(SenderCommand::Offer { offer, viewer, local, reply }) {
         return Err(RequestRefused::unavailable());
     }
-    let accepted = replies.recv_timeout(REPLY).map_err(|_| RequestRefused::unavailable())?;
+    let accepted = replies.recv_timeout(REPLY).map_err(RequestRefused::no_reply)?;
     let accepted = accepted.map_err(|refused| match refused {
         OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
         OfferRefused::Unavailable => RequestRefused::unavailable(),
@@ -245,6 +255,6 @@ fn delete(id: String, commands: &Commands) -> Result<Response<String>, RequestRe
     match replies.recv_timeout(REPLY) {
         Ok(true) => Ok(text_response(StatusCode::OK, "ended")),
         Ok(false) => Err(RequestRefused::new(StatusCode::NOT_FOUND, "no such session")),
-        Err(_) => Err(RequestRefused::unavailable()),
+        Err(error) => Err(RequestRefused::no_reply(error)),
     }
 }
