@@ -57,6 +57,9 @@ pub enum WebrtcError {
     /// The codec cannot be sent over WebRTC.
     #[error("codec {0} is not supported over WebRTC; supported: h264, vp8")]
     Codec(String),
+    /// The other end has sent bytes that no honest peer sends.
+    #[error("WebRTC: the other end has sent bytes that are not possible")]
+    Panicked,
     /// OpenSSL cannot make a certificate.
     #[error("OpenSSL cannot make a certificate")]
     Certificate,

@@ -2,6 +2,7 @@
 //! One end of a WebRTC session: str0m's `Rtc`, with our clock and socket.
 
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -68,6 +69,13 @@ fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
     rtc.direct_api().set_remote_fingerprint(Fingerprint { hash_func: "sha-256".to_owned(), bytes });
 }
 
+/// Calls str0m. On some bytes that no honest peer sends, such as DTLS records in the middle of others, it panics; then this session
+/// has failed, and the others go on.
+fn guarded<T>(call: impl FnOnce() -> Result<T, WebrtcError>) -> Result<T, WebrtcError> {
+    // The session is dropped after an error, so that nobody sees the state that the panic has left.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(WebrtcError::Panicked))
+}
+
 /// One end of a session with a single video.
 pub(crate) struct WebrtcPeer {
     rtc: Rtc,
@@ -127,7 +135,11 @@ impl WebrtcPeer {
         identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
-        let offer = SdpOffer::from_sdp_string(offer).map_err(description)?;
+        let offer = SdpOffer::from_sdp_string(offer).map_err(|error| {
+            // Its text has addresses of this process, which are none of the viewer's business.
+            log::debug!("offer: {error}");
+            description("not a session description")
+        })?;
         let now = Instant::now();
         let mut rtc = new_rtc(&[coding], true, identity, local, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
@@ -205,11 +217,13 @@ impl WebrtcPeer {
         // Anyone can send bytes that belong to none of the protocols.
         let Ok(received) = received else { return Ok(false) };
         let input = Input::Receive(now, received);
-        if !self.rtc.accepts(&input) {
-            return Ok(false);
-        }
-        self.rtc.handle_input(input)?;
-        Ok(true)
+        guarded(|| {
+            let is_own = self.rtc.accepts(&input);
+            if is_own {
+                self.rtc.handle_input(input)?;
+            }
+            Ok(is_own)
+        })
     }
 
     /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
@@ -229,7 +243,8 @@ impl WebrtcPeer {
 
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
     pub(crate) fn close(&mut self) {
-        if self.rtc.close().is_err() {
+        let closed = guarded(|| self.rtc.close().map_err(WebrtcError::from));
+        if closed.is_err() {
             self.rtc.disconnect();
         }
     }
@@ -244,9 +259,9 @@ impl WebrtcPeer {
         socket: &MediaSocket,
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
-        self.rtc.handle_input(Input::Timeout(now))?;
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
         loop {
-            match self.rtc.poll_output()? {
+            match guarded(|| Ok(self.rtc.poll_output()?))? {
                 Output::Timeout(at) => {
                     self.deadline = at;
                     return Ok(());
@@ -289,12 +304,17 @@ mod tests {
     use super::*;
     use crate::media_socket::LARGEST;
 
+    /// Returns whether each end of a [`session`] was connected.
+    fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2]) -> [bool; 2] {
+        session(identities, pinned).1
+    }
+
     /// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
-    /// certificates with these SHA-256. Returns whether each end, the viewer first, was connected within two seconds.
-    fn connected(
+    /// certificates with these SHA-256. Returns both ends, the viewer first, and whether each was connected within two seconds.
+    fn session(
         [viewer, sender]: [&Identity; 2],
         [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
-    ) -> [bool; 2] {
+    ) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2]) {
         let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
         let mut accepted = None;
         let local = sockets[0].local_addr().unwrap();
@@ -304,27 +324,28 @@ mod tests {
             accepted = Some(peer);
             Ok(answer)
         });
-        let mut peers = [viewer.unwrap(), accepted.unwrap()];
+        let [of_viewer, of_sender] = sockets;
+        let mut ends = [(viewer.unwrap(), of_viewer), (accepted.unwrap(), of_sender)];
         let mut connected = [false; 2];
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && connected != [true; 2] {
-            for (index, (peer, socket)) in peers.iter_mut().zip(&sockets).enumerate() {
+            for (index, (peer, socket)) in ends.iter_mut().enumerate() {
                 let mut buffer = [0; LARGEST];
                 while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
                     if peer.recv(&datagram, Instant::now()).is_err() {
-                        return connected;
+                        return (ends, connected);
                     }
                 }
                 let driven = peer.drive(Instant::now(), socket, |event| {
                     connected[index] |= matches!(event, PeerEvent::Connected);
                 });
                 if driven.is_err() {
-                    return connected;
+                    return (ends, connected);
                 }
             }
             sleep(Duration::from_millis(1));
         }
-        connected
+        (ends, connected)
     }
 
     #[test]
@@ -337,5 +358,28 @@ mod tests {
         // The end that expects another certificate is never connected.
         assert!(!connected(ends, [Some(other.fingerprint), None])[0]);
         assert!(!connected(ends, [None, Some(other.fingerprint)])[1]);
+    }
+
+    #[test]
+    fn impossible_datagrams_are_at_most_the_end_of_their_session() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        // A record of DTLS 1.2 whose length is 10, and far more bytes: OpenSSL leaves them in its buffer, and str0m panics over 30,000.
+        let head = [23, 254, 253, 0, 1, 0, 0, 0, 0, 1, 0, 0, 10];
+        let bytes = [&head[..], &[0xaa; 800]].concat();
+        for attacked in [0, 1] {
+            let (mut ends, connected) = session([&viewer, &sender], [None, None]);
+            assert_eq!(connected, [true; 2]);
+            let source = ends[1 - attacked].1.local_addr().unwrap();
+            let (peer, socket) = &mut ends[attacked];
+            let error = (0..100).find_map(|_| {
+                let now = Instant::now();
+                let taken = peer.recv(&Datagram { source, bytes: &bytes, arrived_ns: 0 }, now);
+                taken.and_then(|_| peer.drive(now, socket, |_| ())).err()
+            });
+            assert!(matches!(error, Some(WebrtcError::Panicked)), "{error:?}");
+            // The end of the session does no harm either.
+            peer.close();
+            let _ = peer.drive(Instant::now(), socket, |_| ());
+        }
     }
 }

@@ -407,14 +407,26 @@ impl SenderSessions {
         if self.ends.is_some() {
             return Err(OfferRefused::Unavailable);
         }
+        // A proof that was overheard and sent again opens no second session. The certificate's owner can try again.
+        let is_again = |session: &ViewerSession| viewer.is_some() && session.proved == viewer;
+        if self.viewers.iter().any(|session| is_again(session) && !session.is_connecting()) {
+            return Err(OfferRefused::Invalid("this viewer has a session".to_owned()));
+        }
+        self.viewers.retain(|session| !is_again(session));
         if self.viewers.len() >= MOST_VIEWERS {
             return Err(OfferRefused::Full);
         }
         let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
         let local = SocketAddr::new(local, self.port);
         let accepted = WebrtcPeer::accept(offer, viewer, self.coding, &self.identity, local);
-        let (peer, answer) = accepted.map_err(|error| OfferRefused::Invalid(error.to_string()))?;
-        self.viewers.push(ViewerSession::new(id.clone(), peer));
+        let (peer, answer) = accepted.map_err(|error| match error {
+            WebrtcError::Description(text) => OfferRefused::Invalid(text),
+            error => {
+                log::debug!("offer: {error}");
+                OfferRefused::Invalid("the offer is not possible".to_owned())
+            }
+        })?;
+        self.viewers.push(ViewerSession::new(id.clone(), viewer, peer));
         Ok(AcceptedOffer { id, answer })
     }
 
@@ -457,5 +469,67 @@ impl SenderSessions {
                 on_change();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpStream;
+
+    use super::*;
+
+    /// Posts `body` to the sender and returns the answer's text.
+    fn post(sender: &WhepSender, authorization: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(sender.address()).unwrap();
+        let head =
+            format!("Host: localhost\r\nContent-Type: application/sdp\r\nAuthorization: {authorization}");
+        write!(stream, "POST /whep HTTP/1.1\r\n{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+            .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    fn sender() -> WhepSender {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264 }).unwrap()
+    }
+
+    #[test]
+    fn a_proof_that_is_sent_again_takes_no_second_place() {
+        let (sender, viewer) = (sender(), Identity::new().unwrap());
+        let proof = sender.pairing().unwrap().to_header(&viewer.fingerprint).unwrap();
+        let mut offer = String::new();
+        let made = WebrtcPeer::offer(None, &viewer, (Ipv4Addr::LOCALHOST, 9).into(), |text| {
+            offer = text;
+            Err(WebrtcError::Canceled)
+        });
+        assert!(made.is_err());
+        for _ in 0..=MOST_VIEWERS {
+            let answer = post(&sender, &proof, &offer);
+            assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        }
+    }
+
+    #[test]
+    fn an_answer_has_no_addresses_of_this_process() {
+        let sender = sender();
+        for offer in ["", "garbage", "v=0\r\no=x\r\n"] {
+            let answer = post(&sender, &format!("Bearer {}", sender.token()), offer);
+            assert!(
+                answer.starts_with("HTTP/1.1 400 ") && answer.ends_with("\r\nnot a session description\n"),
+                "{answer}"
+            );
+        }
+    }
+
+    #[test]
+    fn idle_connections_keep_nobody_out() {
+        let sender = sender();
+        let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(sender.address()).unwrap()).collect();
+        let answer = post(&sender, "Bearer x", "");
+        assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
+        drop(idle);
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::error::WebrtcError;
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::packetizer::PacketizedFrame;
+use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
@@ -18,6 +19,8 @@ const MOST_QUEUED: usize = 16 << 20;
 const BURST: (usize, Duration) = (16_000, Duration::from_micros(500));
 /// Time without a datagram after which a viewer counts as gone. WebRTC's ends send several each second.
 const SILENCE: Duration = Duration::from_secs(10);
+/// Longest time from the offer to the end of the handshake.
+const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for which a finished stream stays open, so that the viewer can ask for its last packets again.
 const LINGER: Duration = Duration::from_millis(250);
 
@@ -42,7 +45,10 @@ enum ViewerProgress {
 pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
+    /// SHA-256 of the viewer's certificate, if the viewer has proved it before the session.
+    pub(crate) proved: Option<[u8; FINGERPRINT]>,
     peer: WebrtcPeer,
+    began: Instant,
     progress: ViewerProgress,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
@@ -67,11 +73,13 @@ pub(crate) struct ViewerSession {
 }
 
 impl ViewerSession {
-    pub(crate) fn new(id: String, peer: WebrtcPeer) -> ViewerSession {
+    pub(crate) fn new(id: String, proved: Option<[u8; FINGERPRINT]>, peer: WebrtcPeer) -> ViewerSession {
         let now = Instant::now();
         ViewerSession {
             id,
+            proved,
             peer,
+            began: now,
             progress: ViewerProgress::Connecting,
             queue: VecDeque::new(),
             queued_bytes: 0,
@@ -92,6 +100,11 @@ impl ViewerSession {
     /// Returns true while frames are sent to the viewer.
     pub(crate) fn is_watching(&self) -> bool {
         self.progress == ViewerProgress::Watching
+    }
+
+    /// Returns true until the end of the handshake.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.progress == ViewerProgress::Connecting
     }
 
     /// Returns true once the viewer has left, has disappeared or was told the end.
@@ -145,6 +158,9 @@ impl ViewerSession {
 
     /// Passes on a datagram. Returns false if it belongs to another viewer.
     pub(crate) fn recv(&mut self, arrival: &Datagram<'_>, now: Instant) -> bool {
+        if self.is_gone() {
+            return false;
+        }
         match self.peer.recv(arrival, now) {
             Ok(true) => {
                 self.heard = now;
@@ -160,6 +176,9 @@ impl ViewerSession {
 
     /// Sends the packets that are due, and lets the session work.
     pub(crate) fn drive(&mut self, now: Instant, socket: &MediaSocket) {
+        if self.is_gone() {
+            return;
+        }
         if self.is_watching() && now >= self.next_burst {
             self.write_burst(now);
         }
@@ -185,6 +204,10 @@ impl ViewerSession {
             log::info!("viewer {}: left", self.id);
             self.progress = ViewerProgress::Closing;
         }
+        if self.is_connecting() && now.duration_since(self.began) >= HANDSHAKE {
+            log::info!("viewer {}: no handshake within {} s", self.id, HANDSHAKE.as_secs());
+            self.progress = ViewerProgress::Gone;
+        }
         if now.duration_since(self.heard) >= SILENCE {
             log::info!("viewer {}: no datagram for {} s", self.id, SILENCE.as_secs());
             self.progress = ViewerProgress::Gone;
@@ -203,6 +226,9 @@ impl ViewerSession {
     /// Returns the time at which [`drive`](ViewerSession::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.peer.deadline().min(self.heard + SILENCE);
+        if self.is_connecting() {
+            deadline = deadline.min(self.began + HANDSHAKE);
+        }
         if self.is_watching() && !self.queue.is_empty() {
             deadline = deadline.min(self.next_burst);
         }

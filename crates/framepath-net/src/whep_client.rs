@@ -152,14 +152,23 @@ impl WhepClient {
             let (mut connection, mut response) = (pin!(connection), pin!(response));
             let mut is_open = true;
             poll_fn(move |context| {
-                // The connection passes its error on to the response.
-                if is_open {
-                    is_open = connection.as_mut().poll(context).is_pending();
-                }
-                match response.as_mut().poll(context) {
-                    Poll::Pending if is_open => connection.as_mut().poll(context).map(|_| None),
-                    Poll::Pending => Poll::Pending,
-                    Poll::Ready(response) => Poll::Ready(Some(response)),
+                loop {
+                    // The connection passes its error on to the response.
+                    if is_open {
+                        is_open = connection.as_mut().poll(context).is_pending();
+                    }
+                    if let Poll::Ready(response) = response.as_mut().poll(context) {
+                        return Poll::Ready(Some(response));
+                    }
+                    if !is_open {
+                        return Poll::Ready(None);
+                    }
+                    // The response may have made room for the connection. If the server has closed it meanwhile, the
+                    // response gets the rest.
+                    if connection.as_mut().poll(context).is_pending() {
+                        return Poll::Pending;
+                    }
+                    is_open = false;
                 }
             })
             .await

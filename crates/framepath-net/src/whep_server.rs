@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `DELETE` of its resource ends it.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,10 +37,52 @@ pub(crate) const MOST_SDP: usize = 64 << 10;
 const CONNECTION: Duration = Duration::from_secs(10);
 /// Time limit for the sessions' answer to a request.
 const REPLY: Duration = Duration::from_secs(5);
-/// Maximum number of connections at once; others wait.
+/// Maximum number of connections at once.
 const MOST_CONNECTIONS: usize = 16;
-/// Pause after a failed accept(2), such as without free descriptors, and while there are too many connections.
+/// Pause after a failed accept(2), such as without free descriptors, and between two looks at a delayed answer's time.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// Connections that are open, in the order of their begin.
+#[derive(Default)]
+struct OpenConnections {
+    /// Each with its number.
+    open: Mutex<VecDeque<(u64, TcpStream)>>,
+    next: AtomicU64,
+}
+
+/// Place among the open connections, until it is dropped.
+struct ConnectionPlace<'a> {
+    connections: &'a OpenConnections,
+    number: u64,
+}
+
+impl OpenConnections {
+    /// Adds a connection. If there are too many, the oldest ends: an honest one takes milliseconds, so that connections which send
+    /// nothing cannot keep others out.
+    ///
+    /// # Errors
+    /// From fcntl(2).
+    fn enter(&self, stream: &TcpStream) -> io::Result<ConnectionPlace<'_>> {
+        let stream = stream.try_clone()?;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if open.len() >= MOST_CONNECTIONS {
+            if let Some((_, oldest)) = open.pop_front() {
+                // Its thread sees the end; it may have ended by itself.
+                let _ = oldest.shutdown(Shutdown::Both);
+            }
+        }
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        open.push_back((number, stream));
+        Ok(ConnectionPlace { connections: self, number })
+    }
+}
+
+impl Drop for ConnectionPlace<'_> {
+    fn drop(&mut self) {
+        let mut open = self.connections.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|(number, _)| *number != self.number);
+    }
+}
 
 /// HTTP server of a sender.
 pub(crate) struct WhepServer {
@@ -53,14 +97,9 @@ impl WhepServer {
 
     /// Serves until the sender stops. Returns when all connections have ended.
     pub(crate) fn run(self) {
-        let open = AtomicUsize::new(0);
-        let (shared, open) = (&self.commands.shared, &open);
+        let (shared, open) = (&self.commands.shared, &OpenConnections::default());
         thread::scope(|scope| {
             while !shared.stopped.load(Ordering::Acquire) {
-                if open.load(Ordering::Acquire) >= MOST_CONNECTIONS {
-                    thread::sleep(PAUSE);
-                    continue;
-                }
                 let stream = match self.listener.accept() {
                     Ok((stream, _)) => stream,
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -74,14 +113,15 @@ impl WhepServer {
                         continue;
                     }
                 };
-                open.fetch_add(1, Ordering::AcqRel);
+                let Ok(place) = open.enter(&stream) else { continue };
                 let commands = self.commands.clone();
                 let serve = move || {
                     serve(stream, &commands);
-                    open.fetch_sub(1, Ordering::AcqRel);
+                    drop(place);
                 };
-                if thread::Builder::new().name("whep".to_owned()).spawn_scoped(scope, serve).is_err() {
-                    open.fetch_sub(1, Ordering::AcqRel);
+                if let Err(error) = thread::Builder::new().name("whep".to_owned()).spawn_scoped(scope, serve)
+                {
+                    log::warn!("whep: start a thread: {error}");
                 }
             }
         });

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pairing codes with a real sender: who has the code gets a session, and nobody else. All on the loopback interface.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
@@ -77,4 +78,28 @@ fn a_sender_with_a_token_of_the_caller_has_no_code() {
     let url = format!("http://{}/whep", sender.address());
     let _viewer = open(&url, Some("secret")).unwrap();
     until_watching(&sender, 1);
+}
+
+#[test]
+fn an_answer_is_whole_although_the_server_closes_behind_it() {
+    for size in [100, 5_000, 60_000] {
+        let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let url = format!("http://{}/whep", server.local_addr().unwrap());
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = server.accept().unwrap();
+            let mut request = Vec::new();
+            // The offer ends with a line of its own; what comes behind does not matter here.
+            let mut buffer = [0; 65536];
+            while !request.windows(4).any(|end| end == b"\r\n\r\n") || !request.ends_with(b"\r\n") {
+                let count = stream.read(&mut buffer).unwrap();
+                request.extend_from_slice(&buffer[..count]);
+            }
+            let body = "x".repeat(size);
+            let head = format!("HTTP/1.1 201 Created\r\nContent-Length: {size}\r\n\r\n");
+            stream.write_all((head + &body).as_bytes()).unwrap();
+        });
+        let error = open(&url, None).err().unwrap().to_string();
+        serving.join().unwrap();
+        assert!(error.starts_with("session description: "), "{size}: {error}");
+    }
 }
