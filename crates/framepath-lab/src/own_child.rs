@@ -2,18 +2,8 @@
 //! Child process that does not outlive the measurement.
 
 use std::process::Child;
-use std::thread::sleep;
-use std::time::Duration;
-
-use framepath_os::process::children;
 
 use crate::error::LabError;
-
-const SIGINT: i32 = 2;
-/// Number of polls for the end of an interrupted process, at intervals of [`POLL`]: about five seconds in all.
-const POLLS: u32 = 500;
-/// Interval between two polls.
-const POLL: Duration = Duration::from_millis(10);
 
 /// A child process. It is killed when this value is dropped, also on the way out of an error.
 #[derive(Debug)]
@@ -47,13 +37,17 @@ impl OwnChild {
     /// As [`kill`](OwnChild::kill).
     #[cfg(feature = "play")]
     pub(crate) fn interrupt(self) -> Result<u64, LabError> {
+        use framepath_os::process::children;
+        const SIGINT: i32 = 2;
+        const POLLS: u32 = 500;
+        const POLL: std::time::Duration = std::time::Duration::from_millis(10);
         let mut child = self.running()?;
         children::signal(&child, SIGINT).map_err(LabError::io("interrupting a child process"))?;
         for _ in 0..POLLS {
             if crate::descendants::process(child.id()).is_none() {
                 break;
             }
-            sleep(POLL);
+            std::thread::sleep(POLL);
         }
         // Without an effect on a process that has ended.
         child.kill().map_err(LabError::io("killing a child process"))?;
