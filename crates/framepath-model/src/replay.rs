@@ -511,7 +511,7 @@ impl<P> ReplayLog<P> {
     /// Returns the number of packets that had yielded no frame and might still have yielded one.
     /// These are the packets of the history, without discarded ones, that are shown after every
     /// packet with a frame; if a time is missing, those decoded after every packet with a frame.
-    /// Times from before a restart do not count (see [`Forgotten::may_output`]): a decoder outputs all
+    /// Times from before a restart do not count (see `Forgotten::may_output`): a decoder outputs all
     /// frames before the restart first. Also counted are forgotten packets that might still have yielded a frame, and packets whose
     /// frame would have been withheld.
     pub fn flush(&mut self) -> u64 {
