@@ -14,6 +14,7 @@
 
 mod error;
 mod http_io;
+mod lock;
 mod media_socket;
 mod packetizer;
 mod pairing;

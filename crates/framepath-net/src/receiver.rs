@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
+use crate::lock::lock;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
@@ -155,7 +156,7 @@ impl WhepReceiver {
     /// # Errors
     /// The session failed, or the sender disappeared. Later calls return the end of the stream.
     pub fn recv(&self) -> Result<ReceivedItem, WebrtcError> {
-        let mut inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = lock(&self.shared.inbox);
         if let Some(frame) = inbox.frames.pop_front() {
             inbox.bytes -= frame.bytes.len();
             return Ok(ReceivedItem::Frame(frame));
@@ -168,7 +169,7 @@ impl WhepReceiver {
 
     /// Returns true if [`recv`](WhepReceiver::recv) would not return [`ReceivedItem::Nothing`].
     pub fn has_news(&self) -> bool {
-        let inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let inbox = lock(&self.shared.inbox);
         !inbox.frames.is_empty() || inbox.ended.is_some()
     }
 
@@ -221,7 +222,7 @@ impl ReceiverSession {
         }
         self.count();
         let sender_ended = matches!(received, Ok(true));
-        self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner).ended = Some(received.map(|_| ()));
+        lock(&self.shared.inbox).ended = Some(received.map(|_| ()));
         (self.notify)();
         if !sender_ended {
             self.leave();
@@ -300,7 +301,7 @@ impl ReceiverSession {
     }
 
     fn deliver(&mut self, frame: ReassembledFrame) {
-        let mut inbox = self.shared.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = lock(&self.shared.inbox);
         let is_full = inbox.bytes + frame.bytes.len() > MOST_WAITING && !inbox.frames.is_empty();
         if is_full || self.needs_key && !frame.key {
             (self.needs_key, self.dropped) = (true, self.dropped + 1);

@@ -8,7 +8,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use framepath_model::access_unit::Coding;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
+use crate::lock::lock;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::packetizer::{PacketizedFrame, Packetizer};
 use crate::pairing::{FINGERPRINT, PairingCode};
@@ -100,10 +101,6 @@ pub(crate) enum OfferRefused {
 
 /// Function of the caller.
 type Notify = Box<dyn Fn() + Send>;
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Part of a sender that its threads share.
 pub(crate) struct SenderShared {

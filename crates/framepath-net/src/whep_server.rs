@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,6 +22,7 @@ use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
 use crate::http_io::{drive, split, text_of};
+use crate::lock::lock;
 use crate::pairing::{FINGERPRINT, PairingClaim};
 use crate::sender::{Commands, OfferRefused, SenderCommand, SenderShared};
 use crate::wake_event::wait;
@@ -64,7 +65,7 @@ impl OpenConnections {
     /// From fcntl(2).
     fn enter(&self, stream: &TcpStream) -> io::Result<ConnectionPlace<'_>> {
         let stream = stream.try_clone()?;
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.open);
         if open.len() >= MOST_CONNECTIONS {
             if let Some((_, oldest)) = open.pop_front() {
                 // Its thread sees the end; it may have ended by itself.
@@ -79,7 +80,7 @@ impl OpenConnections {
 
 impl Drop for ConnectionPlace<'_> {
     fn drop(&mut self) {
-        let mut open = self.connections.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.connections.open);
         open.retain(|(number, _)| *number != self.number);
     }
 }

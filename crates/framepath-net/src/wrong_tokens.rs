@@ -4,8 +4,10 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+
+use crate::lock::lock;
 
 /// Delay of the answer to a wrong token.
 pub(crate) const DELAY: Duration = Duration::from_secs(1);
@@ -35,8 +37,8 @@ impl WrongTokens {
         DelayedAnswer { tokens: self, address }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn waiting(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
+        lock(&self.0)
     }
 }
 
