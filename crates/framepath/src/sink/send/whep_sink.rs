@@ -37,6 +37,8 @@ pub(super) struct WhepSink {
     starts: AnnexB,
     sequences: Sequences,
     clock: Option<RtpClock>,
+    /// True after the first packet, whose number is not 0 if a hop in front has dropped packets.
+    has_begun: bool,
     notes: Notes,
 }
 
@@ -86,6 +88,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         starts: AnnexB::new(track)?,
         sequences: Sequences::new(coding),
         clock: None,
+        has_begun: false,
         notes: place.outcomes.notes.clone(),
     })
 }
@@ -120,7 +123,7 @@ impl Stage for WhepSink {
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
         let meta = packet.meta();
-        let is_first = self.clock.is_none() || meta.seq == 0;
+        let is_first = !std::mem::replace(&mut self.has_begun, true);
         let bytes = packet.bytes().unwrap_or_default();
         let parts = self.starts.parts(bytes, is_first).map_err(|error| out.fail(error))?;
         let size = parts.iter().map(|part| part.len()).sum();
