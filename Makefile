@@ -42,7 +42,7 @@ test:
 	@$(MAKE) -s shell-check
 	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
-	$(CARGO) test --workspace --features http,net --locked --profile checked
+	$(CARGO) test --workspace --features http,net --locked --profile checked $(TEST_FLAGS)
 
 # The last two check the command without the lab and without a window.
 lint:
