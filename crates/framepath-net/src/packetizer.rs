@@ -9,17 +9,20 @@ use std::sync::Arc;
 use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::access_unit::{Coding, nals};
 use framepath_os::measure::meter;
+use framepath_os::time::now_ns;
 use str0m::unversioned::{H264Packetizer, Packetizer as PacketizePayload, Vp8Packetizer};
 
 use crate::error::WebrtcError;
 
 /// Largest RTP payload, bytes. With the headers of RTP and its extensions, SRTP, UDP and IPv6, a datagram stays below
 /// 1,280 bytes, which every IPv6 network carries.
-const LARGEST_PAYLOAD: usize = 1120;
+pub(crate) const LARGEST_PAYLOAD: usize = 1120;
 
 /// Frame as RTP payloads, which all viewers share.
 #[derive(Debug)]
 pub struct PacketizedFrame {
+    /// Number of the frame in the stream.
+    pub number: u64,
     /// RTP timestamp, 90 kHz.
     pub time: u32,
     /// True if decoding can start here.
@@ -28,6 +31,8 @@ pub struct PacketizedFrame {
     pub payloads: Vec<Arc<[u8]>>,
     /// Sum of the payloads' sizes, bytes.
     pub bytes: usize,
+    /// CLOCK_MONOTONIC time of the end of packetising, nanoseconds.
+    pub packetized_ns: u64,
 }
 
 /// Packetiser for the frames of one stream.
@@ -52,11 +57,16 @@ impl Packetizer {
         Ok(Packetizer { coding, payloads, points: AccessPoints::new(coding, &[]) })
     }
 
-    /// Splits the frame `bytes` with the RTP timestamp `time`. H.264 has start codes. The meter counts the copy.
+    /// Splits the frame `bytes` with this number and the RTP timestamp `time`. H.264 has start codes. The meter counts the copy.
     ///
     /// # Errors
     /// The packetiser rejects the bytes.
-    pub fn packetize(&mut self, bytes: &[u8], time: u32) -> Result<PacketizedFrame, WebrtcError> {
+    pub fn packetize(
+        &mut self,
+        bytes: &[u8],
+        number: u64,
+        time: u32,
+    ) -> Result<PacketizedFrame, WebrtcError> {
         let key = self.points.inspect(bytes, true, true) == Some(RandomAccess::Point);
         let rejected = |error: &dyn std::fmt::Display| WebrtcError::Packetize(error.to_string());
         let payloads = meter::copy(bytes.len(), || -> Result<Vec<Arc<[u8]>>, WebrtcError> {
@@ -85,6 +95,6 @@ impl Packetizer {
             Ok(payloads)
         })?;
         let bytes = payloads.iter().map(|payload| payload.len()).sum();
-        Ok(PacketizedFrame { time, key, payloads, bytes })
+        Ok(PacketizedFrame { number, time, key, payloads, bytes, packetized_ns: now_ns() })
     }
 }

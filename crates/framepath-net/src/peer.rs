@@ -7,8 +7,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
+use framepath_os::time::now_ns;
 use openssl::sha::sha256;
 use str0m::change::{SdpAnswer, SdpOffer};
+use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
 use str0m::crypto::{Fingerprint, from_feature_flags};
 use str0m::format::Codec;
@@ -18,11 +20,16 @@ use str0m::rtp::RtpWrite;
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use crate::error::WebrtcError;
+use crate::ledger_channel::{LedgerChannel, LedgerStream};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
+
+/// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
+/// know, without a media description (`m=application`), which some servers refuse together with the whole offer.
+const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
 
 /// Event of a session.
 pub(crate) enum PeerEvent {
@@ -32,6 +39,12 @@ pub(crate) enum PeerEvent {
     Closed,
     /// The viewer asks for a keyframe.
     KeyframeRequest,
+    /// The RTP packet of the video with this sequence number, without its upper bits, was handed to the kernel for the first time.
+    Sent(u16),
+    /// A data channel for the ledger is open.
+    LedgerOpen(LedgerStream),
+    /// A message about the ledger arrived.
+    LedgerMessage(Vec<u8>),
     /// An RTP packet of the video arrived.
     Packet {
         /// Sequence number, extended so that it never wraps.
@@ -84,6 +97,8 @@ pub(crate) struct WebrtcPeer {
     mid: Mid,
     pt: Pt,
     coding: Coding,
+    /// Data channels for the ledger.
+    ledger: Vec<(ChannelId, LedgerStream)>,
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
 }
@@ -135,6 +150,7 @@ impl WebrtcPeer {
         identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
+        let has_ledger = exchanges_ledger(offer);
         let offer = SdpOffer::from_sdp_string(offer).map_err(|error| {
             // Its text has addresses of this process, which are none of the viewer's business.
             log::debug!("offer: {error}");
@@ -146,7 +162,7 @@ impl WebrtcPeer {
         if let Some(viewer) = viewer {
             pin(&mut rtc, viewer);
         }
-        let answer = answer.to_sdp_string();
+        let mut answer = answer.to_sdp_string();
         // str0m lists its media only by their identifiers, which are in its answer.
         let mut mids = answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from);
         let is_video = |mid: &Mid| {
@@ -161,7 +177,12 @@ impl WebrtcPeer {
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
+        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now };
+        if has_ledger {
+            peer.start_ledger(false);
+            add_ledger_attribute(&mut answer);
+        }
+        Ok((peer, answer))
     }
 
     /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
@@ -181,7 +202,10 @@ impl WebrtcPeer {
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
-        let answer = exchange(offer.to_sdp_string())?;
+        let mut offer = offer.to_sdp_string();
+        add_ledger_attribute(&mut offer);
+        let answer = exchange(offer)?;
+        let has_ledger = exchanges_ledger(&answer);
         let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
         if let Some(sender) = sender {
@@ -190,7 +214,46 @@ impl WebrtcPeer {
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
-        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now })
+        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now };
+        if has_ledger {
+            peer.start_ledger(true);
+        }
+        Ok(peer)
+    }
+
+    /// Opens the data channels for the ledger. One end begins the association.
+    fn start_ledger(&mut self, begins: bool) {
+        let mut direct = self.rtc.direct_api();
+        direct.start_sctp(begins);
+        for (number, stream) in (0..).zip(LedgerStream::ALL) {
+            let (ordered, reliability) = match stream {
+                LedgerStream::Clock => (false, Reliability::MaxRetransmits { retransmits: 0 }),
+                LedgerStream::Rows => (true, Reliability::Reliable),
+            };
+            let (label, negotiated) = (stream.label().to_owned(), Some(number));
+            let config = ChannelConfig { label, ordered, reliability, negotiated, protocol: String::new() };
+            self.ledger.push((direct.create_data_channel(config), stream));
+        }
+    }
+
+    /// Queues the messages of `ledger`, which [`drive`](WebrtcPeer::drive) sends. Returns true if there were any. A message for which
+    /// there is no room is lost.
+    pub(crate) fn write_messages(&mut self, ledger: &mut LedgerChannel) -> bool {
+        let mut has_any = false;
+        while let Some((stream, message)) = ledger.poll(now_ns()) {
+            has_any |= self.write_ledger(stream, &message);
+        }
+        has_any
+    }
+
+    /// Queues a message about the ledger, which [`drive`](WebrtcPeer::drive) sends. Returns false if there is no room for it.
+    fn write_ledger(&mut self, stream: LedgerStream, message: &[u8]) -> bool {
+        let id = self.ledger.iter().find(|(_, known)| *known == stream).map(|(id, _)| *id);
+        let written = guarded(|| {
+            let channel = id.and_then(|id| self.rtc.channel(id));
+            channel.map_or(Ok(false), |mut channel| Ok(channel.write(true, message)?))
+        });
+        written.unwrap_or(false)
     }
 
     /// Returns the codec of the video.
@@ -266,10 +329,30 @@ impl WebrtcPeer {
                     self.deadline = at;
                     return Ok(());
                 }
-                Output::Transmit(transmit) => socket.send(transmit.destination, &transmit.contents),
+                Output::Transmit(transmit) => {
+                    socket.send(transmit.destination, &transmit.contents);
+                    self.seq_of(&transmit.contents).into_iter().for_each(|seq| take(PeerEvent::Sent(seq)));
+                }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
                 Output::Event(Event::Closed) => take(PeerEvent::Closed),
                 Output::Event(Event::KeyframeRequest(_)) => take(PeerEvent::KeyframeRequest),
+                Output::Event(Event::ChannelOpen(id, label)) => {
+                    // A browser opens the channels by their labels.
+                    let by_label = LedgerStream::ALL.into_iter().find(|stream| stream.label() == label);
+                    let known = self.ledger.iter().find(|(known, _)| *known == id).map(|(_, stream)| *stream);
+                    let is_new = |stream: &LedgerStream| self.ledger.iter().all(|(_, known)| known != stream);
+                    if let Some(stream) = by_label.filter(is_new) {
+                        self.ledger.push((id, stream));
+                    }
+                    if let Some(stream) = known.or(by_label) {
+                        take(PeerEvent::LedgerOpen(stream));
+                    }
+                }
+                Output::Event(Event::ChannelData(message)) => {
+                    if self.ledger.iter().any(|(id, _)| *id == message.id) {
+                        take(PeerEvent::LedgerMessage(message.data));
+                    }
+                }
                 Output::Event(Event::RtpPacket(packet)) => {
                     // Empty packets are padding.
                     if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
@@ -282,6 +365,25 @@ impl WebrtcPeer {
             }
         }
     }
+
+    /// Returns the sequence number of a datagram to be sent if it is an RTP packet of the video. Packets that are sent again
+    /// have another payload type. The header is not encrypted.
+    fn seq_of(&self, datagram: &[u8]) -> Option<u16> {
+        let [first, second, high, low, ..] = *datagram else { return None };
+        let is_video = first >> 6 == 2 && second & 0x7f == *self.pt;
+        is_video.then(|| u16::from_be_bytes([high, low]))
+    }
+}
+
+/// Returns true if the end that made this session description exchanges its ledger.
+fn exchanges_ledger(description: &str) -> bool {
+    description.lines().any(|line| line.trim_end() == LEDGER_ATTRIBUTE)
+}
+
+/// Adds the attribute to the last media of a session description.
+fn add_ledger_attribute(description: &mut String) {
+    description.push_str(LEDGER_ATTRIBUTE);
+    description.push_str("\r\n");
 }
 
 /// Returns the first payload type of the video that both ends know, and its codec. H.264 has packetisation mode 1.

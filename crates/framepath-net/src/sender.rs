@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use framepath_model::access_unit::Coding;
+use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
+use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::packetizer::{PacketizedFrame, Packetizer};
@@ -118,6 +121,8 @@ pub(crate) struct SenderShared {
     viewers: AtomicU64,
     sent: AtomicU64,
     dropped: AtomicU64,
+    /// Exchange of the ledgers with the viewers.
+    ledger: Arc<LedgerExchange>,
     /// Function that is called when the number of viewers changes.
     on_change: Mutex<Option<Notify>>,
     /// Function that asks the encoder for a keyframe.
@@ -181,6 +186,7 @@ impl WhepSender {
             viewers: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            ledger: Arc::default(),
             on_change: Mutex::new(None),
             on_keyframe_request: Mutex::new(None),
         });
@@ -195,6 +201,7 @@ impl WhepSender {
             identity,
             port: address.port(),
             viewers: Vec::new(),
+            next_viewer: 0,
             wants_keyframe: false,
             next_keyframe_request: Instant::now(),
             ends: None,
@@ -236,13 +243,19 @@ impl WhepSender {
         *lock(&self.commands.shared.on_change) = Some(Box::new(change));
     }
 
-    /// Sends the frame `bytes` with the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
+    /// Returns the exchange of the ledgers with the viewers. The rows given to it end with the hand-over of a frame to
+    /// [`send`](WhepSender::send); the last hop of the path is the way through the sender's thread, whose row the sender adds.
+    pub fn ledger(&self) -> Arc<LedgerExchange> {
+        self.commands.shared.ledger.clone()
+    }
+
+    /// Sends the frame `bytes` with this number and the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
     /// and parameter sets in front of each keyframe.
     ///
     /// # Errors
     /// The packetiser rejects the bytes.
-    pub fn send(&mut self, bytes: &[u8], time: u32) -> Result<(), WebrtcError> {
-        let frame = self.packetizer.packetize(bytes, time)?;
+    pub fn send(&mut self, bytes: &[u8], number: u64, time: u32) -> Result<(), WebrtcError> {
+        let frame = self.packetizer.packetize(bytes, number, time)?;
         if !frame.payloads.is_empty() {
             self.commands.send(SenderCommand::Frame(Arc::new(frame)));
         }
@@ -320,6 +333,8 @@ struct SenderSessions {
     identity: Identity,
     port: u16,
     viewers: Vec<ViewerSession>,
+    /// Number of the next viewer.
+    next_viewer: u64,
     /// True if a viewer needs a keyframe that was not requested yet.
     wants_keyframe: bool,
     next_keyframe_request: Instant,
@@ -334,13 +349,16 @@ impl SenderSessions {
             let now = Instant::now();
             let is_closed = self.take_commands(commands, now);
             self.take_datagrams();
+            for frame in self.shared.ledger.take_outgoing() {
+                self.viewers.iter_mut().for_each(|viewer| viewer.ledger.push_packetized(frame.clone()));
+            }
             if is_closed {
                 self.viewers.iter_mut().for_each(ViewerSession::close);
                 self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
             }
             let now = Instant::now();
             for viewer in &mut self.viewers {
-                viewer.drive(now, &self.socket);
+                viewer.drive(now, now_ns(), &self.socket);
                 self.wants_keyframe |= viewer.take_keyframe_request();
             }
             self.request_keyframe(now);
@@ -423,7 +441,9 @@ impl SenderSessions {
                 OfferRefused::Invalid("the offer is not possible".to_owned())
             }
         })?;
-        self.viewers.push(ViewerSession::new(id.clone(), viewer, peer));
+        let ledger = LedgerChannel::new(self.shared.ledger.clone());
+        self.viewers.push(ViewerSession::new(id.clone(), self.next_viewer, viewer, peer, ledger));
+        self.next_viewer += 1;
         Ok(AcceptedOffer { id, answer })
     }
 
@@ -439,7 +459,7 @@ impl SenderSessions {
                         is_receiver.then_some(viewer)
                     });
                     if let Some(viewer) = viewer {
-                        viewer.drive(now, &self.socket);
+                        viewer.drive(now, arrival.arrived_ns, &self.socket);
                     }
                 }
                 Ok(None) => return,

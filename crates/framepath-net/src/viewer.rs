@@ -5,11 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use framepath_os::time::now_ns;
+
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::packetizer::PacketizedFrame;
 use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
+use crate::sent_frame::{Departures, SentFrame};
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
 /// keyframe.
@@ -45,6 +49,8 @@ enum ViewerProgress {
 pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
+    /// Number of the viewer, for [`SentFrame`].
+    number: u64,
     /// SHA-256 of the viewer's certificate, if the viewer has proved it before the session.
     pub(crate) proved: Option<[u8; FINGERPRINT]>,
     peer: WebrtcPeer,
@@ -70,13 +76,22 @@ pub(crate) struct ViewerSession {
     /// Number of frames that were sent, and of those that were dropped after the first, since
     /// [`take_frames`](ViewerSession::take_frames).
     frames: (u64, u64),
+    departures: Departures,
+    pub(crate) ledger: LedgerChannel,
 }
 
 impl ViewerSession {
-    pub(crate) fn new(id: String, proved: Option<[u8; FINGERPRINT]>, peer: WebrtcPeer) -> ViewerSession {
+    pub(crate) fn new(
+        id: String,
+        number: u64,
+        proved: Option<[u8; FINGERPRINT]>,
+        peer: WebrtcPeer,
+        ledger: LedgerChannel,
+    ) -> ViewerSession {
         let now = Instant::now();
         ViewerSession {
             id,
+            number,
             proved,
             peer,
             began: now,
@@ -94,6 +109,8 @@ impl ViewerSession {
             closes: None,
             ends: false,
             frames: (0, 0),
+            departures: Departures::default(),
+            ledger,
         }
     }
 
@@ -174,8 +191,9 @@ impl ViewerSession {
         }
     }
 
-    /// Sends the packets that are due, and lets the session work.
-    pub(crate) fn drive(&mut self, now: Instant, socket: &MediaSocket) {
+    /// Sends the packets that are due, and lets the session work. The last datagram arrived at `arrived_ns`, CLOCK_MONOTONIC
+    /// nanoseconds.
+    pub(crate) fn drive(&mut self, now: Instant, arrived_ns: u64, socket: &MediaSocket) {
         if self.is_gone() {
             return;
         }
@@ -183,12 +201,10 @@ impl ViewerSession {
             self.write_burst(now);
         }
         let mut events = (false, false, false);
-        let driven = self.peer.drive(now, socket, |event| match event {
-            PeerEvent::Connected => events.0 = true,
-            PeerEvent::Closed => events.1 = true,
-            PeerEvent::KeyframeRequest => events.2 = true,
-            PeerEvent::Packet { .. } => {}
-        });
+        let mut driven = self.drive_peer(now, arrived_ns, socket, &mut events);
+        if driven.is_ok() && self.peer.write_messages(&mut self.ledger) {
+            driven = self.drive_peer(now, arrived_ns, socket, &mut events);
+        }
         if let Err(error) = driven {
             self.fail(&error);
             return;
@@ -223,11 +239,37 @@ impl ViewerSession {
         }
     }
 
+    /// Lets the session work. Sets the members of `events` if it has connected, has closed, or asks for a keyframe.
+    fn drive_peer(
+        &mut self,
+        now: Instant,
+        arrived_ns: u64,
+        socket: &MediaSocket,
+        events: &mut (bool, bool, bool),
+    ) -> Result<(), WebrtcError> {
+        let (departures, ledger) = (&mut self.departures, &mut self.ledger);
+        self.peer.drive(now, socket, |event| match event {
+            PeerEvent::Connected => events.0 = true,
+            PeerEvent::Closed => events.1 = true,
+            PeerEvent::KeyframeRequest => events.2 = true,
+            PeerEvent::Sent(seq) => {
+                departures.sent(seq).into_iter().for_each(|frame| ledger.push_departure(frame));
+            }
+            PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
+            PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
+            PeerEvent::Packet { .. } => {}
+        })
+    }
+
     /// Returns the time at which [`drive`](ViewerSession::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.peer.deadline().min(self.heard + SILENCE);
         if self.is_connecting() {
             deadline = deadline.min(self.began + HANDSHAKE);
+        }
+        if let Some(at_ns) = self.ledger.deadline_ns() {
+            let left = Duration::from_nanos(at_ns.saturating_sub(now_ns()));
+            deadline = deadline.min(Instant::now() + left);
         }
         if self.is_watching() && !self.queue.is_empty() {
             deadline = deadline.min(self.next_burst);
@@ -241,7 +283,20 @@ impl ViewerSession {
     fn write_burst(&mut self, now: Instant) {
         let mut left = BURST.0;
         while let Some(queued) = self.queue.front_mut() {
-            let PacketizedFrame { time, payloads, bytes, .. } = &*queued.frame;
+            let PacketizedFrame { number, time, payloads, bytes, packetized_ns, .. } = &*queued.frame;
+            if queued.next == 0 {
+                let frame = SentFrame {
+                    number: *number,
+                    time: *time,
+                    viewer: self.number,
+                    packetized_ns: *packetized_ns,
+                    began_ns: 0,
+                    sent_ns: 0,
+                    bytes: *bytes,
+                    packets: payloads.len(),
+                };
+                self.departures.push(self.next_seq, frame);
+            }
             while let Some(payload) = payloads.get(queued.next) {
                 if payload.len() > left && left < BURST.0 {
                     self.next_burst = now + BURST.1;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One row: one frame or packet on one hop.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Cause, Causes};
 
 /// Bits of [`Row::flags`].
@@ -27,12 +29,15 @@ pub mod flag {
     /// The time of copies in a [`TRACED`] row is estimated from samples of its threads: its own, or for a short time those
     /// of all short rows of the hop.
     pub const SAMPLED: u32 = 128;
+    /// The row is of the other end of a network stream. Its times were converted to this machine's CLOCK_MONOTONIC, so they
+    /// have an error.
+    pub const REMOTE: u32 = 256;
 }
 
 /// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;
 /// durations are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap:
 /// each `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Number of the frame or packet; a decoded frame has the number of its packet.
     pub seq: u64,
@@ -67,6 +72,8 @@ pub struct Row {
     /// Time from hand-off until an idle consumer ran: a thread, a worker or a decoder's frame
     /// thread.
     pub wakeup_ns: u64,
+    /// Time on the network, from the departure of the frame's last packet to its arrival; 0 for a hop that crosses no network.
+    pub network_ns: u64,
     /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
     pub device_ns: u64,
     /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device does
@@ -124,7 +131,7 @@ impl Row {
     /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
     /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
     /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Stolen, held,
-    /// paced, device and pool are known only if they are not 0, network never.
+    /// paced, device, network and pool are known only if they are not 0.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         if !self.has(flag::TRACED) || self.has(flag::SAMPLED) {
@@ -144,6 +151,9 @@ impl Row {
         }
         if self.pool_ns > 0 {
             causes[Cause::Pool] = Some(self.pool_ns as f64);
+        }
+        if self.network_ns > 0 {
+            causes[Cause::Network] = Some(self.network_ns as f64);
         }
         if self.device_ns > 0 {
             causes[Cause::Device] = Some(self.device_ns as f64);

@@ -138,7 +138,7 @@ impl Stage for WhepSink {
         let clock =
             self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
         let time = clock.timestamp(&meta, birth_ns);
-        self.sender.send(&unit, time).map_err(|error| out.fail(net_error(error)))?;
+        self.sender.send(&unit, meta.seq, time).map_err(|error| out.fail(net_error(error)))?;
         if is_first {
             let upstream = out.upstream();
             // Nobody needs it after the run's end, and a file has its keyframes where they are.
