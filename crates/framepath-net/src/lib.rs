@@ -12,6 +12,8 @@
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]
 
+mod congestion;
+mod datagram_batch;
 mod error;
 mod http_io;
 mod lock;
@@ -23,15 +25,18 @@ mod random;
 mod reassembly;
 mod receiver;
 mod sender;
+mod sent_frame;
 mod viewer;
 mod wake_event;
 mod whep_client;
 mod whep_server;
 mod wrong_tokens;
 
+pub use congestion::SenderRequest;
 pub use error::WebrtcError;
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
 pub use sender::{SenderCounts, SenderOptions, WhepSender};
+pub use sent_frame::SentFrame;

@@ -284,7 +284,10 @@ impl ReceiverSession {
             PeerEvent::Packet { seq, time, marker, payload } => {
                 reassembly.push(RtpArrival { seq, time, marker, payload, arrived_ns });
             }
-            PeerEvent::Connected | PeerEvent::KeyframeRequest => {}
+            PeerEvent::Connected
+            | PeerEvent::KeyframeRequest
+            | PeerEvent::Sent(_)
+            | PeerEvent::Bandwidth(_) => {}
         })?;
         Ok(closed)
     }
