@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 mod clock;
+mod congestion;
+mod datagram_batch;
 mod error;
 mod http_io;
 mod ledger_channel;
@@ -35,6 +37,7 @@ mod whep_server;
 mod wrong_tokens;
 
 pub use clock::{ClockEstimator, ConvertedTime, PingStamps};
+pub use congestion::SenderRequest;
 pub use error::WebrtcError;
 pub use ledger_exchange::{LedgerExchange, RemoteFrame, RemoteLedger};
 pub use ledger_message::{FrameRows, RemoteHop, RemotePath};

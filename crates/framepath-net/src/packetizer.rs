@@ -21,8 +21,6 @@ pub(crate) const LARGEST_PAYLOAD: usize = 1120;
 /// Frame as RTP payloads, which all viewers share.
 #[derive(Debug)]
 pub struct PacketizedFrame {
-    /// Number of the frame in the stream.
-    pub number: u64,
     /// RTP timestamp, 90 kHz.
     pub time: u32,
     /// True if decoding can start here.
@@ -57,16 +55,11 @@ impl Packetizer {
         Ok(Packetizer { coding, payloads, points: AccessPoints::new(coding, &[]) })
     }
 
-    /// Splits the frame `bytes` with this number and the RTP timestamp `time`. H.264 has start codes. The meter counts the copy.
+    /// Splits the frame `bytes` with the RTP timestamp `time`. H.264 has start codes. The meter counts the copy.
     ///
     /// # Errors
     /// The packetiser rejects the bytes.
-    pub fn packetize(
-        &mut self,
-        bytes: &[u8],
-        number: u64,
-        time: u32,
-    ) -> Result<PacketizedFrame, WebrtcError> {
+    pub fn packetize(&mut self, bytes: &[u8], time: u32) -> Result<PacketizedFrame, WebrtcError> {
         let key = self.points.inspect(bytes, true, true) == Some(RandomAccess::Point);
         let rejected = |error: &dyn std::fmt::Display| WebrtcError::Packetize(error.to_string());
         let payloads = meter::copy(bytes.len(), || -> Result<Vec<Arc<[u8]>>, WebrtcError> {
@@ -95,6 +88,6 @@ impl Packetizer {
             Ok(payloads)
         })?;
         let bytes = payloads.iter().map(|payload| payload.len()).sum();
-        Ok(PacketizedFrame { number, time, key, payloads, bytes, packetized_ns: now_ns() })
+        Ok(PacketizedFrame { time, key, payloads, bytes, packetized_ns: now_ns() })
     }
 }

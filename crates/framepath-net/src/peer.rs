@@ -9,16 +9,18 @@ use std::time::{Duration, Instant};
 use framepath_model::access_unit::Coding;
 use framepath_os::time::now_ns;
 use openssl::sha::sha256;
+use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
 use str0m::crypto::{Fingerprint, from_feature_flags};
 use str0m::format::Codec;
-use str0m::media::{Direction, KeyframeRequestKind, MediaKind, Mid, Pt};
+use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::RtpWrite;
+use str0m::rtp::{Extension, ExtensionValues, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
+use crate::datagram_batch::DatagramBatch;
 use crate::error::WebrtcError;
 use crate::ledger_channel::{LedgerChannel, LedgerStream};
 use crate::media_socket::{Datagram, MediaSocket};
@@ -30,6 +32,12 @@ const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
 /// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
 /// know, without a media description (`m=application`), which some servers refuse together with the whole offer.
 const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
+/// Number of the RTP header extension for the playout delay, in offers.
+const PLAYOUT_DELAY: u8 = 5;
+/// Part of the highest bit rate that the estimation looks for in the network. Frames leave faster than the bit rate on average.
+const SEARCHED: u64 = 2;
+/// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
+const LEAST_WAIT: Duration = Duration::from_micros(250);
 
 /// Event of a session.
 pub(crate) enum PeerEvent {
@@ -45,6 +53,8 @@ pub(crate) enum PeerEvent {
     LedgerOpen(LedgerStream),
     /// A message about the ledger arrived.
     LedgerMessage(Vec<u8>),
+    /// The network carries about this many bits per second; `None` if the viewer does not report arrivals.
+    Bandwidth(Option<u64>),
     /// An RTP packet of the video arrived.
     Packet {
         /// Sequence number, extended so that it never wraps.
@@ -101,6 +111,9 @@ pub(crate) struct WebrtcPeer {
     ledger: Vec<(ChannelId, LedgerStream)>,
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
+    batch: DatagramBatch,
+    /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits.
+    batched: Vec<u16>,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -115,12 +128,14 @@ fn coding_of(codec: Codec) -> Option<Coding> {
     }
 }
 
-/// Makes a session without media, with the candidate `local`.
+/// Makes a session without media, with the candidate `local`. With `highest_rate`, bits per second, it estimates the bandwidth for a
+/// video of at most this bit rate.
 fn new_rtc(
     codings: &[Coding],
     ice_lite: bool,
     identity: &Identity,
     local: SocketAddr,
+    highest_rate: Option<u64>,
     now: Instant,
 ) -> Result<Rtc, WebrtcError> {
     let mut rtc = Rtc::builder()
@@ -128,25 +143,31 @@ fn new_rtc(
         .set_crypto_provider(Arc::new(from_feature_flags()))
         .set_rtp_mode(true)
         .set_ice_lite(ice_lite)
+        .set_extension(PLAYOUT_DELAY, Extension::PlayoutDelay)
+        .enable_bwe(highest_rate.map(Bitrate::bps))
         .clear_codecs()
         .enable_h264(codings.contains(&Coding::H264))
         .enable_vp8(codings.contains(&Coding::Vp8))
         .build(now);
     let candidate = Candidate::host(local, "udp").map_err(description)?;
     rtc.add_local_candidate(candidate);
+    if let Some(rate) = highest_rate {
+        rtc.bwe().set_desired_bitrate(Bitrate::bps(SEARCHED * rate));
+    }
     Ok(rtc)
 }
 
 impl WebrtcPeer {
     /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`, and has the certificate with
-    /// the SHA-256 `viewer`; without it, the one that the offer names. Returns the session, and the answer's text.
+    /// the SHA-256 `viewer`; without it, the one that the offer names. `highest_rate` is the highest bit rate of a video that follows
+    /// the network. Returns the session, and the answer's text.
     ///
     /// # Errors
     /// The offer is not valid, or the viewer cannot receive the codec.
     pub(crate) fn accept(
         offer: &str,
         viewer: Option<[u8; FINGERPRINT]>,
-        coding: Coding,
+        (coding, highest_rate): (Coding, Option<u64>),
         identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
@@ -157,7 +178,7 @@ impl WebrtcPeer {
             description("not a session description")
         })?;
         let now = Instant::now();
-        let mut rtc = new_rtc(&[coding], true, identity, local, now)?;
+        let mut rtc = new_rtc(&[coding], true, identity, local, highest_rate, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
         if let Some(viewer) = viewer {
             pin(&mut rtc, viewer);
@@ -177,7 +198,8 @@ impl WebrtcPeer {
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now };
+        let batch = DatagramBatch::default();
+        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now, batch, batched: Vec::new() };
         if has_ledger {
             peer.start_ledger(false);
             add_ledger_attribute(&mut answer);
@@ -198,7 +220,7 @@ impl WebrtcPeer {
     ) -> Result<WebrtcPeer, WebrtcError> {
         let codings = [Coding::H264, Coding::Vp8];
         let now = Instant::now();
-        let mut rtc = new_rtc(&codings, false, identity, local, now)?;
+        let mut rtc = new_rtc(&codings, false, identity, local, None, now)?;
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
@@ -214,7 +236,8 @@ impl WebrtcPeer {
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
-        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now };
+        let batch = DatagramBatch::default();
+        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now, batch, batched: Vec::new() };
         if has_ledger {
             peer.start_ledger(true);
         }
@@ -291,7 +314,15 @@ impl WebrtcPeer {
 
     /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
     pub(crate) fn write(&mut self, seq: u64, time: u32, marker: bool, payload: Arc<[u8]>, now: Instant) {
+        // Browsers would otherwise keep frames to smooth their times.
+        let at_once = Some(MediaTime::ZERO);
+        let values = ExtensionValues {
+            play_delay_min: at_once,
+            play_delay_max: at_once,
+            ..ExtensionValues::default()
+        };
         let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
+        let write = write.ext_vals(values);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
             stream.write_rtp(write);
         }
@@ -323,15 +354,24 @@ impl WebrtcPeer {
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
         guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+        let mut is_idle = true;
         loop {
             match guarded(|| Ok(self.rtc.poll_output()?))? {
                 Output::Timeout(at) => {
-                    self.deadline = at;
+                    // The pacer lets one packet pass at a time.
+                    if at <= now && !std::mem::replace(&mut is_idle, true) {
+                        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+                        continue;
+                    }
+                    self.deadline = at.max(now + LEAST_WAIT);
+                    self.batch.flush(socket);
+                    self.batched.drain(..).for_each(|seq| take(PeerEvent::Sent(seq)));
                     return Ok(());
                 }
                 Output::Transmit(transmit) => {
-                    socket.send(transmit.destination, &transmit.contents);
-                    self.seq_of(&transmit.contents).into_iter().for_each(|seq| take(PeerEvent::Sent(seq)));
+                    is_idle = false;
+                    self.batched.extend(self.seq_of(&transmit.contents));
+                    self.batch.push(socket, transmit.destination, transmit.contents.into());
                 }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
                 Output::Event(Event::Closed) => take(PeerEvent::Closed),
@@ -360,6 +400,9 @@ impl WebrtcPeer {
                         let (marker, payload) = (packet.header.marker, packet.payload);
                         take(PeerEvent::Packet { seq, time, marker, payload });
                     }
+                }
+                Output::Event(Event::EgressBitrateEstimate(BweKind::Twcc { estimate, can_probe })) => {
+                    take(PeerEvent::Bandwidth(can_probe.then(|| estimate.as_u64())));
                 }
                 Output::Event(_) => {}
             }
@@ -422,7 +465,8 @@ mod tests {
         let local = sockets[0].local_addr().unwrap();
         let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
             let local = sockets[1].local_addr()?;
-            let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, Coding::H264, sender, local)?;
+            let (peer, answer) =
+                WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, None), sender, local)?;
             accepted = Some(peer);
             Ok(answer)
         });

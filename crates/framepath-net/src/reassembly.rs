@@ -307,7 +307,7 @@ mod tests {
         let mut packetizer = Packetizer::new(Coding::H264).unwrap();
         let mut packets = Vec::new();
         for (number, bytes) in frames.iter().enumerate() {
-            let split = packetizer.packetize(bytes, number as u64, number as u32 * 3000).unwrap();
+            let split = packetizer.packetize(bytes, number as u32 * 3000).unwrap();
             assert_eq!(split.key, number % 5 == 0);
             for (at, payload) in split.payloads.iter().enumerate() {
                 let (time, payload) = (u64::from(split.time), payload.clone());
@@ -414,7 +414,7 @@ mod tests {
         for number in 0..6u64 {
             let head: &[u8] = if number % 3 == 0 { &key } else { &inter };
             let bytes = [head, &vec![number as u8; 2000]].concat();
-            let split = packetizer.packetize(&bytes, number, 0).unwrap();
+            let split = packetizer.packetize(&bytes, 0).unwrap();
             assert_eq!((split.key, split.payloads.len()), (number % 3 == 0, 2));
             for (at, payload) in split.payloads.iter().enumerate() {
                 seq += 1;

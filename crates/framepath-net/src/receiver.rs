@@ -308,7 +308,10 @@ impl ReceiverSession {
             }
             PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
-            PeerEvent::Connected | PeerEvent::KeyframeRequest | PeerEvent::Sent(_) => {}
+            PeerEvent::Connected
+            | PeerEvent::KeyframeRequest
+            | PeerEvent::Sent(_)
+            | PeerEvent::Bandwidth(_) => {}
         })?;
         Ok(closed)
     }

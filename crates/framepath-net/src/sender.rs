@@ -4,8 +4,10 @@
 //! One thread has the UDP socket and all sessions. Another has the HTTP server, with a thread for each connection. The
 //! caller's thread packetises, and never waits for the network.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -17,6 +19,7 @@ use framepath_model::access_unit::Coding;
 use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
+use crate::congestion::{CongestionControl, SenderRequest};
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
@@ -26,6 +29,7 @@ use crate::packetizer::{PacketizedFrame, Packetizer};
 use crate::pairing::{FINGERPRINT, PairingCode};
 use crate::peer::{Identity, WebrtcPeer};
 use crate::random::{random_bytes, random_id};
+use crate::sent_frame::SentFrame;
 use crate::viewer::ViewerSession;
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_server::WhepServer;
@@ -36,6 +40,8 @@ const MOST_VIEWERS: usize = 64;
 /// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
 /// keyframes.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// Shortest distance of two frames that congestion is measured by, and the distance before two frames are known.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(100));
 /// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
 const END: Duration = Duration::from_secs(5);
 
@@ -44,6 +50,9 @@ const CLOSING: Duration = Duration::from_millis(200);
 /// Maximum number of datagrams that are received before frames are sent again, so that a flood does not stop the
 /// stream.
 const MOST_RECEIVED: usize = 256;
+
+/// Maximum number of frames whose times are kept for [`WhepSender::take_sent`]; the oldest are forgotten.
+const MOST_SENT: usize = 4096;
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
@@ -54,6 +63,9 @@ pub struct SenderOptions {
     pub token: Option<String>,
     /// Codec of the frames.
     pub coding: Coding,
+    /// Lowest and highest bit rate of an encoder that follows [`SenderRequest::Bandwidth`], bits per second. `None` for a stream
+    /// that does not follow the network: its bandwidth is not estimated, and it leaves at a fixed pace.
+    pub bit_rates: Option<RangeInclusive<u64>>,
 }
 
 /// Counts of a sender.
@@ -70,7 +82,8 @@ pub struct SenderCounts {
 
 /// Message to the thread that has the sessions.
 pub(crate) enum SenderCommand {
-    Frame(Arc<PacketizedFrame>),
+    /// A frame and its number.
+    Frame(Arc<PacketizedFrame>, u64),
     /// A viewer's offer, and the address of this computer to which the viewer has sent it.
     Offer {
         offer: String,
@@ -102,8 +115,9 @@ pub(crate) enum OfferRefused {
     Unavailable,
 }
 
-/// Function of the caller.
+/// Functions of the caller.
 type Notify = Box<dyn Fn() + Send>;
+type NotifyRequest = Box<dyn Fn(SenderRequest) + Send>;
 
 /// Part of a sender that its threads share.
 pub(crate) struct SenderShared {
@@ -123,10 +137,24 @@ pub(crate) struct SenderShared {
     dropped: AtomicU64,
     /// Exchange of the ledgers with the viewers.
     ledger: Arc<LedgerExchange>,
+    /// Frames that have left since [`WhepSender::take_sent`].
+    sent_frames: Mutex<VecDeque<SentFrame>>,
     /// Function that is called when the number of viewers changes.
     on_change: Mutex<Option<Notify>>,
-    /// Function that asks the encoder for a keyframe.
-    on_keyframe_request: Mutex<Option<Notify>>,
+    /// Function that passes on requests to the encoder.
+    on_request: Mutex<Option<NotifyRequest>>,
+}
+
+impl SenderShared {
+    fn add_sent(&self, frames: impl ExactSizeIterator<Item = SentFrame>) {
+        if frames.len() == 0 {
+            return;
+        }
+        let mut sent = lock(&self.sent_frames);
+        sent.extend(frames);
+        let surplus = sent.len().saturating_sub(MOST_SENT);
+        sent.drain(..surplus);
+    }
 }
 
 /// Handle by which HTTP connections send commands.
@@ -159,7 +187,7 @@ impl WhepSender {
     /// # Errors
     /// WebRTC cannot carry the codec; the address cannot be bound; or a thread or a descriptor could not be made.
     pub fn new(options: SenderOptions) -> Result<WhepSender, WebrtcError> {
-        let SenderOptions { listen, token, coding } = options;
+        let SenderOptions { listen, token, coding, bit_rates } = options;
         let packetizer = Packetizer::new(coding)?;
         let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
         listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
@@ -187,8 +215,9 @@ impl WhepSender {
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
             ledger: Arc::default(),
+            sent_frames: Mutex::default(),
             on_change: Mutex::new(None),
-            on_keyframe_request: Mutex::new(None),
+            on_request: Mutex::new(None),
         });
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
@@ -204,6 +233,10 @@ impl WhepSender {
             next_viewer: 0,
             wants_keyframe: false,
             next_keyframe_request: Instant::now(),
+            highest_rate: bit_rates.as_ref().map(|rates| *rates.end()),
+            congestion: bit_rates.map(CongestionControl::new),
+            last_time: None,
+            interval: INTERVALS.1,
             ends: None,
         };
         sender.spawn("whep", move || server.run())?;
@@ -255,17 +288,17 @@ impl WhepSender {
     /// # Errors
     /// The packetiser rejects the bytes.
     pub fn send(&mut self, bytes: &[u8], number: u64, time: u32) -> Result<(), WebrtcError> {
-        let frame = self.packetizer.packetize(bytes, number, time)?;
+        let frame = self.packetizer.packetize(bytes, time)?;
         if !frame.payloads.is_empty() {
-            self.commands.send(SenderCommand::Frame(Arc::new(frame)));
+            self.commands.send(SenderCommand::Frame(Arc::new(frame), number));
         }
         Ok(())
     }
 
-    /// Sets the function that is called, on another thread and at most twice a second, when a viewer needs a keyframe. A need from
-    /// before the call is not forgotten.
-    pub fn on_keyframe_request(&self, request: impl Fn() + Send + 'static) {
-        *lock(&self.commands.shared.on_keyframe_request) = Some(Box::new(request));
+    /// Sets the function that is called, on another thread, for each request to the encoder: for a keyframe at most twice a second, and
+    /// with [`SenderOptions::bit_rates`] for what the network carries. Needs from before the call are not forgotten.
+    pub fn on_request(&self, request: impl Fn(SenderRequest) + Send + 'static) {
+        *lock(&self.commands.shared.on_request) = Some(Box::new(request));
         self.commands.shared.wake.set();
     }
 
@@ -284,6 +317,12 @@ impl WhepSender {
         let SenderShared { viewers, sent, dropped, .. } = &*self.commands.shared;
         let [viewers, sent, dropped] = [viewers, sent, dropped].map(|count| count.load(Ordering::Relaxed));
         SenderCounts { viewers, sent, dropped }
+    }
+
+    /// Returns the times of the frames that have left since the last call, an entry for each frame and viewer, in order for each
+    /// viewer. At most 4096 are kept.
+    pub fn take_sent(&self) -> Vec<SentFrame> {
+        lock(&self.commands.shared.sent_frames).drain(..).collect()
     }
 
     fn stop_server(&self) {
@@ -338,6 +377,13 @@ struct SenderSessions {
     /// True if a viewer needs a keyframe that was not requested yet.
     wants_keyframe: bool,
     next_keyframe_request: Instant,
+    /// Highest bit rate of the encoder, bits per second; `None` for a stream that does not follow the network.
+    highest_rate: Option<u64>,
+    congestion: Option<CongestionControl>,
+    /// RTP timestamp of the last frame.
+    last_time: Option<u32>,
+    /// Shortest distance of two frames so far.
+    interval: Duration,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
     ends: Option<Instant>,
 }
@@ -362,6 +408,7 @@ impl SenderSessions {
                 self.wants_keyframe |= viewer.take_keyframe_request();
             }
             self.request_keyframe(now);
+            self.report_congestion();
             self.count();
             if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
                 return;
@@ -381,9 +428,28 @@ impl SenderSessions {
         if !self.wants_keyframe || now < self.next_keyframe_request {
             return;
         }
-        if let Some(request) = &*lock(&self.shared.on_keyframe_request) {
-            request();
+        if let Some(request) = &*lock(&self.shared.on_request) {
+            request(SenderRequest::Keyframe);
             (self.wants_keyframe, self.next_keyframe_request) = (false, now + KEYFRAME_INTERVAL);
+        }
+    }
+
+    /// Tells the encoder what the networks of the viewers carry.
+    fn report_congestion(&mut self) {
+        let request = lock(&self.shared.on_request);
+        if let (Some(congestion), Some(request)) = (&mut self.congestion, &*request) {
+            let networks = self.viewers.iter().filter_map(ViewerSession::network);
+            congestion.update(networks, self.interval).for_each(request);
+        }
+    }
+
+    /// Measures the distance of the frames.
+    fn measure_interval(&mut self, time: u32) {
+        let last = self.last_time.replace(time);
+        let ticks = last.map_or(0, |last| time.wrapping_sub(last) as i32);
+        if let Ok(ticks @ 1..) = u64::try_from(ticks) {
+            let distance = Duration::from_micros(ticks * 100 / 9);
+            self.interval = self.interval.min(distance.max(INTERVALS.0));
         }
     }
 
@@ -391,8 +457,9 @@ impl SenderSessions {
     fn take_commands(&mut self, commands: &CommandReceiver<SenderCommand>, now: Instant) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(SenderCommand::Frame(frame)) => {
-                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame));
+                Ok(SenderCommand::Frame(frame, number)) => {
+                    self.measure_interval(frame.time);
+                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame, number));
                 }
                 Ok(SenderCommand::Offer { offer, viewer, local, reply }) => {
                     let accepted = self.accept(&offer, viewer, local);
@@ -433,7 +500,8 @@ impl SenderSessions {
         }
         let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
         let local = SocketAddr::new(local, self.port);
-        let accepted = WebrtcPeer::accept(offer, viewer, self.coding, &self.identity, local);
+        let accepted =
+            WebrtcPeer::accept(offer, viewer, (self.coding, self.highest_rate), &self.identity, local);
         let (peer, answer) = accepted.map_err(|error| match error {
             WebrtcError::Description(text) => OfferRefused::Invalid(text),
             error => {
@@ -474,6 +542,7 @@ impl SenderSessions {
     /// Removes viewers that are gone, and counts the others.
     fn count(&mut self) {
         for viewer in &mut self.viewers {
+            self.shared.add_sent(viewer.take_sent());
             let (sent, dropped) = viewer.take_frames();
             self.shared.sent.fetch_add(sent, Ordering::Relaxed);
             self.shared.dropped.fetch_add(dropped, Ordering::Relaxed);
@@ -510,7 +579,7 @@ mod tests {
 
     fn sender() -> WhepSender {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264 }).unwrap()
+        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264, bit_rates: None }).unwrap()
     }
 
     #[test]

@@ -76,16 +76,7 @@ mod tests {
     use super::*;
 
     fn frame(number: u64, packets: usize) -> SentFrame {
-        SentFrame {
-            number,
-            time: 0,
-            viewer: 0,
-            packetized_ns: 0,
-            began_ns: 0,
-            sent_ns: 0,
-            bytes: 0,
-            packets,
-        }
+        SentFrame { number, time: 0, viewer: 0, packetized_ns: 0, began_ns: 0, sent_ns: 0, bytes: 0, packets }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use framepath_model::access_unit::Sequences;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
-use framepath_net::{SenderOptions, WhepSender};
+use framepath_net::{SenderOptions, SenderRequest, WhepSender};
 use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
@@ -67,7 +67,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     }
     let is_random = token.is_none();
     let coding = track.coding();
-    let sender = WhepSender::new(SenderOptions { listen, token, coding }).map_err(net_error)?;
+    let sender =
+        WhepSender::new(SenderOptions { listen, token, coding, bit_rates: None }).map_err(net_error)?;
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
@@ -142,7 +143,14 @@ impl Stage for WhepSink {
         if is_first {
             let upstream = out.upstream();
             // Nobody needs it after the run's end, and a file has its keyframes where they are.
-            self.sender.on_keyframe_request(move || drop(upstream.send(Request::Keyframe)));
+            self.sender.on_request(move |request| {
+                let request = match request {
+                    SenderRequest::Keyframe => Request::Keyframe,
+                    SenderRequest::Bandwidth(bits) => Request::BitRate(bits),
+                    SenderRequest::Congested(_) => return,
+                };
+                drop(upstream.send(request));
+            });
         }
         Ok(())
     }
