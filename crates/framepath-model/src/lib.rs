@@ -51,6 +51,7 @@ pub mod buffer_request;
 pub mod colors;
 pub mod format;
 mod framing;
+pub mod frame_number;
 pub mod ledger;
 pub mod orientation;
 pub mod parameter_sets;

@@ -2,19 +2,15 @@
 //! Offset of another machine's clock, from the four stamps of each ping.
 //!
 //! A ping that was fast says most about the offset: its error is at most half its round trip. So the estimate keeps the fastest
-//! ping of each second, and fits a line through those that are nearly as fast as the fastest of all. The line's slope is the drift
+//! ping of each quarter of a second, and fits a line through those that are nearly as fast as the fastest of all. The line's slope is the drift
 //! of the two clocks. This module has no clock and no I/O.
 
 use std::collections::VecDeque;
 
 /// Time of which one ping is kept, the fastest, nanoseconds.
-const BUCKET_NS: u64 = 1_000_000_000;
-/// Maximum number of pings that are kept. With one for each bucket, they cover two minutes.
-const MOST_KEPT: usize = 120;
-/// Shortest time between the first and the last ping of a fit, nanoseconds. Below, the noise of the pings exceeds the drift.
-const FIT_NS: u64 = 5_000_000_000;
-/// Least number of pings for a fit.
-const FIT_PINGS: usize = 4;
+const BUCKET_NS: u64 = 250_000_000;
+/// Maximum number of pings that are kept. With one for each bucket, they cover a minute.
+const MOST_KEPT: usize = 240;
 /// Largest drift between the clocks of two machines, as a share. Crystals deviate by up to 100 parts per million each, and NTP
 /// corrects by up to 500.
 const MOST_DRIFT: f64 = 700e-6;
@@ -110,7 +106,7 @@ impl ClockEstimator {
             // An older one can come late.
             Some(last) if at_ns < last.at_ns => return,
             Some(last) if at_ns / BUCKET_NS == last.at_ns / BUCKET_NS => {
-                if round_trip_ns < last.round_trip_ns {
+                if round_trip_ns <= last.round_trip_ns {
                     *last = ping;
                 }
             }
@@ -155,7 +151,7 @@ impl ClockEstimator {
         };
         let (first, last) = (fast().next()?, fast().next_back()?);
         let span_ns = last.at_ns - first.at_ns;
-        if span_ns < FIT_NS || fast().count() < FIT_PINGS {
+        if span_ns == 0 {
             return Some(through_best);
         }
         // Relative to the best ping, so that f64 is exact enough although the offset may be days.
@@ -174,7 +170,8 @@ impl ClockEstimator {
         let line = ClockLine { at_ns: best.at_ns, offset_ns, drift, drift_error: 0.0 };
         // The true offset is near the first and the last ping, and so is the line.
         let drift_error = (error_at(&line, first) + error_at(&line, last)) / span_ns as f64;
-        Some(ClockLine { drift_error: drift_error.min(2.0 * MOST_DRIFT), ..line })
+        // Over a short time, the pings say less about the drift than the limit of all clocks.
+        Some(if drift_error < MOST_DRIFT { ClockLine { drift_error, ..line } } else { through_best })
     }
 
     /// Returns the largest error of the offset that `line` gives at this machine's time `local_ns`, nanoseconds: by the ping that

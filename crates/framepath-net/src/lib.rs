@@ -16,6 +16,7 @@ mod clock;
 mod congestion;
 mod datagram_batch;
 mod error;
+mod frame_number;
 mod http_io;
 mod ledger_channel;
 mod ledger_exchange;

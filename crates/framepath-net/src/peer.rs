@@ -22,6 +22,7 @@ use str0m::{Candidate, Event, Input, Output, Rtc};
 
 use crate::datagram_batch::DatagramBatch;
 use crate::error::WebrtcError;
+use crate::frame_number::{FrameNumber, frame_number_extension};
 use crate::ledger_channel::{LedgerChannel, LedgerStream};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
@@ -34,6 +35,8 @@ const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
 const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
 /// Number of the RTP header extension for the playout delay, in offers.
 const PLAYOUT_DELAY: u8 = 5;
+/// Number of the RTP header extension for the frame's number, in offers.
+const FRAME_NUMBER: u8 = 6;
 /// Part of the highest bit rate that the estimation looks for in the network. Frames leave faster than the bit rate on average.
 const SEARCHED: u64 = 2;
 /// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
@@ -62,6 +65,8 @@ pub(crate) enum PeerEvent {
         /// RTP timestamp, 90 kHz, extended so that it never wraps.
         time: u64,
         marker: bool,
+        /// Number of the frame at the sender; `None` if the packet has none.
+        number: Option<u64>,
         payload: Arc<[u8]>,
     },
 }
@@ -144,6 +149,7 @@ fn new_rtc(
         .set_rtp_mode(true)
         .set_ice_lite(ice_lite)
         .set_extension(PLAYOUT_DELAY, Extension::PlayoutDelay)
+        .set_extension(FRAME_NUMBER, frame_number_extension())
         .enable_bwe(highest_rate.map(Bitrate::bps))
         .clear_codecs()
         .enable_h264(codings.contains(&Coding::H264))
@@ -312,15 +318,25 @@ impl WebrtcPeer {
         })
     }
 
-    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
-    pub(crate) fn write(&mut self, seq: u64, time: u32, marker: bool, payload: Arc<[u8]>, now: Instant) {
+    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends. The first packet of a frame has the frame's number.
+    pub(crate) fn write(
+        &mut self,
+        seq: u64,
+        (number, time): (Option<u64>, u32),
+        marker: bool,
+        payload: Arc<[u8]>,
+        now: Instant,
+    ) {
         // Browsers would otherwise keep frames to smooth their times.
         let at_once = Some(MediaTime::ZERO);
-        let values = ExtensionValues {
+        let mut values = ExtensionValues {
             play_delay_min: at_once,
             play_delay_max: at_once,
             ..ExtensionValues::default()
         };
+        if let Some(number) = number {
+            values.user_values.set(FrameNumber(number));
+        }
         let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
         let write = write.ext_vals(values);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
@@ -398,7 +414,9 @@ impl WebrtcPeer {
                     if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
                         let (seq, time) = (*packet.seq_no, packet.time.numer());
                         let (marker, payload) = (packet.header.marker, packet.payload);
-                        take(PeerEvent::Packet { seq, time, marker, payload });
+                        let number = packet.header.ext_vals.user_values.get::<FrameNumber>();
+                        let number = number.map(|FrameNumber(number)| *number);
+                        take(PeerEvent::Packet { seq, time, marker, number, payload });
                     }
                 }
                 Output::Event(Event::EgressBitrateEstimate(BweKind::Twcc { estimate, can_probe })) => {

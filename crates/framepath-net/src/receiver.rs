@@ -303,8 +303,8 @@ impl ReceiverSession {
         let (reassembly, ledger) = (&mut self.reassembly, &mut self.ledger);
         self.peer.drive(now, &self.socket, |event| match event {
             PeerEvent::Closed => closed = true,
-            PeerEvent::Packet { seq, time, marker, payload } => {
-                reassembly.push(RtpArrival { seq, time, marker, payload, arrived_ns });
+            PeerEvent::Packet { seq, time, marker, number, payload } => {
+                reassembly.push(RtpArrival { seq, time, marker, number, payload, arrived_ns });
             }
             PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),

@@ -346,10 +346,11 @@ impl ViewerSession {
                 self.departures.push(self.next_seq, frame);
             }
             while let Some(payload) = payloads.get(queued.next).filter(|_| written < most) {
+                let number = (queued.next == 0).then_some(queued.number);
                 queued.next += 1;
                 written += payload.len();
                 let marker = queued.next == payloads.len();
-                self.peer.write(self.next_seq, *time, marker, payload.clone(), now);
+                self.peer.write(self.next_seq, (number, *time), marker, payload.clone(), now);
                 self.next_seq += 1;
                 self.unsent = self.unsent.saturating_add(1);
             }

@@ -13,6 +13,7 @@ use crate::item::Item;
 use crate::recorder::{Gap, Recorder, Stretch};
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
+use crate::row_tap::RowTap;
 use crate::stage::{HopRole, Stage};
 
 /// A stage at its index in the path.
@@ -71,6 +72,8 @@ pub(crate) struct ThreadContext {
     ended_behind: Cell<u16>,
     /// Number of the last request that the source got; 0 before the first.
     pub(crate) source_asked: Cell<u64>,
+    /// Collector of the run's rows for another machine; `None` without one.
+    pub(crate) tap: Option<Arc<RowTap>>,
 }
 
 impl ThreadContext {
@@ -90,6 +93,7 @@ impl ThreadContext {
             holds: Cell::new(false),
             ended_behind: Cell::new(u16::MAX),
             source_asked: Cell::new(0),
+            tap: None,
         }
     }
 

@@ -2,9 +2,10 @@
 //! Rows of a run while it runs: whole frames for the other end of a network stream.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use framepath_model::ledger::{Row, flag};
+use framepath_model::ledger::{HopTree, Row, flag};
 
 use crate::report::{HopInfo, Report};
 
@@ -37,13 +38,14 @@ pub(crate) struct RowTap {
 
 impl RowTap {
     /// Makes the collector for a path of these hops and threads, and begins the exchange with the other end.
-    pub(crate) fn new(end: Arc<dyn RemoteEnd>, report: &Report) -> RowTap {
-        let on_way = report.hop_tree().way_to(end.last_hop(&report.hops));
+    pub(crate) fn new(end: Arc<dyn RemoteEnd>, hops: &[HopInfo], threads: &[String]) -> RowTap {
+        let tree = HopTree::new(hops.iter().map(|hop| hop.before));
+        let on_way = tree.way_to(end.last_hop(hops));
         let mut next = 0..;
         let places = on_way.iter().map(|on_way| on_way.then(|| next.next()).flatten()).collect();
-        let way: Vec<&HopInfo> =
-            report.hops.iter().zip(&on_way).filter(|(_, on_way)| **on_way).map(|(hop, _)| hop).collect();
-        end.begin(&way, &report.threads);
+        let on_way = hops.iter().zip(&on_way).filter(|(_, on_way)| **on_way);
+        let way: Vec<&HopInfo> = on_way.map(|(hop, _)| hop).collect();
+        end.begin(&way, threads);
         RowTap { end, places, frames: Mutex::default() }
     }
 
@@ -69,6 +71,12 @@ impl RowTap {
     /// Ends the run: adds the other end's ledger to its report.
     pub(crate) fn finish(&self, report: &mut Report) {
         self.end.finish(report);
+    }
+}
+
+impl fmt::Debug for RowTap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowTap").field("places", &self.places).finish_non_exhaustive()
     }
 }
 
@@ -103,9 +111,9 @@ mod tests {
     fn a_frame_is_passed_on_with_its_last_row_and_without_other_branches() {
         let before = [None, Some(0), Some(0), Some(2), Some(1)];
         let hops = "a tee queue null send".split(' ').zip(before);
-        let hops = hops.map(|(text, before)| HopInfo { before, ..HopInfo::new(text) }).collect();
+        let hops: Vec<_> = hops.map(|(text, before)| HopInfo { before, ..HopInfo::new(text) }).collect();
         let kept = Arc::new(Kept::default());
-        let tap = RowTap::new(kept.clone(), &Report { hops, ..Report::default() });
+        let tap = RowTap::new(kept.clone(), &hops, &[]);
         assert_eq!(*kept.way.lock().unwrap(), ["a", "tee", "send"]);
         let row = |seq, hop, flags| Row { seq, hop, flags, ..Row::default() };
         for row in [
@@ -129,7 +137,7 @@ mod tests {
     fn frames_without_an_end_are_forgotten() {
         let kept = Arc::new(Kept::default());
         let hops = vec![HopInfo::new("a"); 5];
-        let tap = RowTap::new(kept, &Report { hops, ..Report::default() });
+        let tap = RowTap::new(kept, &hops, &[]);
         (0..3000).for_each(|seq| tap.record(&Row { seq, ..Row::default() }));
         assert_eq!(tap.frames.lock().unwrap().len(), MOST_FRAMES);
     }

@@ -3,9 +3,11 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use framepath_codec::{AnnexB, Codec};
-use framepath_model::access_unit::Sequences;
+use framepath_model::access_unit::{Coding, Sequences};
+use framepath_model::frame_number::insert_frame_number;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
@@ -16,6 +18,7 @@ use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
 use super::qr_code;
+use super::remote_viewer::RemoteViewer;
 use super::rtp_clock::RtpClock;
 use crate::element::HopPlace;
 use crate::error::StageError;
@@ -34,6 +37,9 @@ pub(super) struct WhepSink {
     sender: WhepSender,
     /// Number of viewers to wait for.
     wait: usize,
+    coding: Coding,
+    /// True if frames get their number as user data.
+    numbers: bool,
     starts: AnnexB,
     sequences: Sequences,
     clock: Option<RtpClock>,
@@ -69,6 +75,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     let coding = track.coding();
     let sender =
         WhepSender::new(SenderOptions { listen, token, coding, bit_rates: None }).map_err(net_error)?;
+    // A path that receives the stream has its sender there already. The ledger has one other end.
+    let _ = place.outcomes.remote.set(Arc::new(RemoteViewer(sender.ledger())));
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
@@ -86,6 +94,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     Ok(WhepSink {
         sender,
         wait: hop.count("wait") as usize,
+        coding,
+        numbers: hop.flag("numbers"),
         starts: AnnexB::new(track)?,
         sequences: Sequences::new(coding),
         clock: None,
@@ -134,6 +144,9 @@ impl Stage for WhepSink {
             // The sets are in front of an earlier keyframe, which a new viewer has not seen.
             before.append(&mut unit);
             unit = before;
+        }
+        if self.numbers {
+            insert_frame_number(self.coding, &mut unit, meta.seq);
         }
         let birth_ns = if meta.birth_ns > 0 { meta.birth_ns } else { now_ns() };
         let clock =
