@@ -98,6 +98,14 @@ impl LedgerMessage {
     }
 }
 
+/// Returns the rows in a message of the other end; `None` if it is not valid or has none. For fuzzing.
+pub fn ledger_rows(bytes: &[u8]) -> Option<Vec<Row>> {
+    match LedgerMessage::from_bytes(bytes)? {
+        LedgerMessage::Frame(frame) => Some(frame.rows),
+        _ => None,
+    }
+}
+
 /// Returns a name of the other end as text for a terminal, of limited length.
 fn checked_name(name: &str) -> String {
     let short: String = name.chars().take(LONGEST_NAME).collect();

@@ -41,7 +41,7 @@ pub use clock::{ClockEstimator, ConvertedTime, PingStamps};
 pub use congestion::SenderRequest;
 pub use error::WebrtcError;
 pub use ledger_exchange::{LedgerExchange, RemoteFrame, RemoteLedger};
-pub use ledger_message::{FrameRows, RemoteHop, RemotePath};
+pub use ledger_message::{FrameRows, RemoteHop, RemotePath, ledger_rows};
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};

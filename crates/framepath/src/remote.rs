@@ -2,9 +2,11 @@
 //! Ledger of the other end of a network stream, in the report of a run: one table for both machines.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::ops::Range;
 
 use framepath_model::ledger::{Row, SpanPlace, flag};
+use framepath_model::shown_time::shown_time;
 
 use crate::report::{HopInfo, Report};
 
@@ -64,7 +66,40 @@ impl RemoteTable {
     }
 }
 
+impl fmt::Display for RemoteReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let RemoteReport { frames, without, error_ns, impossible, clock_jumps, .. } = self;
+        let (end, place) = match self.own.start {
+            0 => ("viewer", "ends at `send`"),
+            _ => ("sender", "begins at `recv`"),
+        };
+        let error = shown_time(*error_ns as f64);
+        write!(f, "rows of the {end} for {frames} frames; the clocks agree to ±{error}")?;
+        if *without > 0 {
+            write!(f, "; {without} frames without: their ledger {place}")?;
+        }
+        if *impossible > 0 {
+            write!(f, "; {impossible} frames arrived before they had left, by more than this error")?;
+        }
+        if *clock_jumps > 0 {
+            write!(f, "; a clock jumped {clock_jumps} times, because a machine slept")?;
+        }
+        Ok(())
+    }
+}
+
 impl Report {
+    /// Returns the text of each hop. That of the hop between two machines has the error of its times.
+    pub fn hop_labels(&self) -> Vec<String> {
+        let mut labels: Vec<String> = self.hops.iter().map(|hop| hop.text.clone()).collect();
+        if let Some(remote) = &self.remote {
+            if let Some(label) = labels.get_mut(usize::from(remote.wire)) {
+                label.push_str(&format!(" ±{}", shown_time(remote.error_ns as f64)));
+            }
+        }
+        labels
+    }
+
     /// Returns the hops of this machine.
     pub fn own_hops(&self) -> Range<usize> {
         self.remote.as_ref().map_or(0..self.hops.len(), |remote| remote.own.clone())
@@ -230,6 +265,123 @@ pub(crate) fn cut_spans(report: &mut Report) {
     for span in &mut report.spans {
         if let (SpanPlace::Inside(_), Some(begin_ns)) = (span.place, begins.get(&(span.hop, span.seq))) {
             span.start_ns = span.start_ns.max(*begin_ns).min(span.end_ns);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::SinkReport;
+
+    fn row(seq: u64, hop: u16, enter_ns: u64, leave_ns: u64, flags: u32) -> Row {
+        Row { seq, hop, birth_ns: 1000, enter_ns, leave_ns, flags, ..Row::default() }
+    }
+
+    fn report(hops: &[&str]) -> Report {
+        let hops: Vec<HopInfo> = hops.iter().map(|text| HopInfo::new(*text)).collect();
+        let sinks = vec![SinkReport { hop: hops.len() as u16 - 1, frames: 2 }];
+        Report { hops, sinks, threads: vec!["main".to_owned()], ..Report::default() }
+    }
+
+    fn table(end: &'static str, hops: &[&str], frames: Vec<(u64, Vec<Row>, Vec<Row>)>) -> RemoteTable {
+        let hops = hops.iter().map(|name| ((*name).to_owned(), false)).collect();
+        let frame = |(seq, rows, own)| (seq, RemoteRows { rows, error_ns: 50, own });
+        let frames = frames.into_iter().map(frame).collect();
+        RemoteTable { end, hops, threads: vec!["t".to_owned()], frames, clock_jumps: 0 }
+    }
+
+    /// Returns hop, entry and end of the rows of frame `seq`, in order.
+    fn times(report: &mut Report, seq: u64) -> Vec<(u16, u64, u64)> {
+        report.rows.sort_by_key(|row| (row.hop, row.enter_ns));
+        let rows = report.rows.iter().filter(|row| row.seq == seq);
+        rows.map(|row| (row.hop, row.enter_ns, row.leave_ns)).collect()
+    }
+
+    #[test]
+    fn a_senders_rows_are_in_front_and_leave_no_gap() {
+        let mut report = report(&["recv", "null"]);
+        for seq in 0..2 {
+            let of_recv = Row { queue_ns: 700, ..row(seq, 0, 1000, 2000, 0) };
+            report.rows.extend([of_recv, row(seq, 1, 2000, 3000, flag::LAST)]);
+        }
+        let sent = vec![row(7, 0, 100, 500, 0), row(7, 1, 500, 1200, flag::LAST)]
+            .into_iter()
+            .map(|row| Row { birth_ns: 100, ..row })
+            .collect();
+        let table = table("sender", &["file", "pace"], vec![(0, sent, Vec::new())]);
+        report.add_sender(&table, &HashMap::from([(0, 1400), (1, 1300)]));
+        let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
+        assert_eq!(texts, ["sender: file", "sender: pace", "wire", "recv", "null"]);
+        assert_eq!(report.hop_tree(), framepath_model::ledger::HopTree::line(5));
+        assert_eq!(
+            times(&mut report, 0),
+            [(0, 100, 500), (1, 500, 1200), (2, 1200, 1400), (3, 1400, 2000), (4, 2000, 3000)]
+        );
+        assert_eq!(times(&mut report, 1), [(3, 1000, 2000), (4, 2000, 3000)]);
+        let of_recv = report.rows.iter().find(|row| (row.seq, row.hop) == (0, 3)).unwrap();
+        // The wait for the rest of the packets is on the wire.
+        assert_eq!((of_recv.queue_ns, of_recv.birth_ns), (300, 100));
+        let remote = report.remote.clone().unwrap();
+        assert_eq!((remote.frames, remote.without, remote.error_ns, remote.impossible), (1, 1, 50, 0));
+        assert_eq!((remote.own.clone(), report.sinks[0].hop), (3..5, 4));
+        assert_eq!(
+            remote.to_string(),
+            "rows of the sender for 1 frames; the clocks agree to ±50 ns; 1 frames without: their ledger begins at `recv`"
+        );
+        let digest = report.digest();
+        assert_eq!((digest.frames, digest.totals[0].latency_ns(), digest.totals[1].latency_ns()), (2, 2900, 2000));
+        assert_eq!(digest.causes[framepath_model::ledger::Cause::Network], Some(200.0));
+        assert_eq!(report.hop_labels()[2], "wire ±50 ns");
+    }
+
+    #[test]
+    fn a_viewers_rows_are_behind_and_leave_no_gap() {
+        let mut report = report(&["file", "send"]);
+        for seq in 0..2 {
+            report.rows.extend([row(seq, 0, 1000, 2000, 0), row(seq, 1, 2000, 3000, flag::LAST)]);
+        }
+        let shown = vec![row(0, 0, 4000, 5000, 0), row(0, 1, 5000, 6000, flag::LAST)];
+        let pace = Row { enter_ns: 2900, leave_ns: 3800, paced_ns: 900, ..Row::default() };
+        let table = table("viewer", &["recv", "play"], vec![(1, shown, vec![pace])]);
+        report.add_viewer(&table, 1);
+        let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
+        assert_eq!(texts, ["file", "send", "pace", "wire", "viewer: recv", "viewer: play"]);
+        assert_eq!(report.hop_tree(), framepath_model::ledger::HopTree::line(6));
+        assert_eq!(times(&mut report, 0), [(0, 1000, 2000), (1, 2000, 3000)]);
+        assert_eq!(
+            times(&mut report, 1),
+            [
+                (0, 1000, 2000),
+                (1, 2000, 2900),
+                (2, 2900, 3800),
+                (3, 3800, 4000),
+                (4, 4000, 5000),
+                (5, 5000, 6000)
+            ]
+        );
+        let digest = report.digest();
+        let latencies: Vec<_> = digest.totals.iter().map(|total| total.latency_ns()).collect();
+        assert_eq!((latencies, report.sinks[0].hop), (vec![2000, 5000], 5));
+        assert_eq!(report.remote.unwrap().without, 1);
+    }
+
+    #[test]
+    fn a_frame_that_arrives_before_it_has_left_was_not_on_the_way() {
+        for (ahead_ns, impossible) in [(30, 0), (400, 1)] {
+            let mut receiver = report(&["recv"]);
+            receiver.rows.push(row(0, 0, 1000, 2000, flag::LAST));
+            let sent = vec![row(0, 0, 1000, 1000 + ahead_ns, 0)];
+            receiver.add_sender(&table("sender", &["pace"], vec![(0, sent, Vec::new())]), &HashMap::new());
+            let expected = [(0, 1000 - ahead_ns, 1000), (1, 1000, 1000), (2, 1000, 2000)];
+            assert_eq!(times(&mut receiver, 0), expected);
+            assert_eq!(receiver.remote.unwrap().impossible, impossible);
+            let mut sender = report(&["send"]);
+            sender.rows.push(row(0, 0, 1000, 2000, flag::LAST));
+            let shown = vec![row(0, 0, 2000 - ahead_ns, 3000 - ahead_ns, flag::LAST)];
+            sender.add_viewer(&table("viewer", &["recv"], vec![(0, shown, Vec::new())]), 0);
+            assert_eq!(times(&mut sender, 0), [(0, 1000, 2000), (2, 2000, 2000), (3, 2000, 3000)]);
+            assert_eq!(sender.remote.unwrap().impossible, impossible);
         }
     }
 }
