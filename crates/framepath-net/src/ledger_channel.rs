@@ -18,8 +18,9 @@ use crate::sent_frame::SentFrame;
 const MOST_WAITING: usize = 512;
 /// Number of pings at the start, and the time between two of them, nanoseconds.
 const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
-/// Time between two later pings, nanoseconds.
-const PING_INTERVAL_NS: u64 = 250_000_000;
+/// Time between two later pings, nanoseconds. Rows that wait are sent with the next ping at the latest, before a stream that has
+/// ended is closed.
+const PING_INTERVAL_NS: u64 = 100_000_000;
 /// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
 const SURE_PINGS: u32 = 8;
 /// Maximum number of answers that wait. More pings get no answer.
@@ -240,7 +241,7 @@ fn limit<T>(map: &mut BTreeMap<u64, T>) {
 fn departed(mut frame: FrameRows, departure: &SentFrame) -> FrameRows {
     let Some(last) = frame.rows.last_mut() else { return frame };
     // The thread of the path may be interrupted behind the hand-over, while the packets leave.
-    last.leave_ns = departure.packetized_ns.clamp(last.enter_ns, last.leave_ns);
+    last.end_at(departure.packetized_ns);
     let began_ns = departure.began_ns.max(last.leave_ns);
     let sent_ns = departure.sent_ns.max(began_ns);
     let pace = Row {

@@ -50,8 +50,9 @@ pub(crate) enum PeerEvent {
     Closed,
     /// The viewer asks for a keyframe.
     KeyframeRequest,
-    /// The RTP packet of the video with this sequence number, without its upper bits, was handed to the kernel for the first time.
-    Sent(u16),
+    /// The RTP packet of the video with this sequence number, without its upper bits, was handed to the kernel for the first time. The
+    /// time, CLOCK_MONOTONIC nanoseconds, is from just before, so that the packet cannot arrive earlier.
+    Sent(u16, u64),
     /// A data channel for the ledger is open.
     LedgerOpen(LedgerStream),
     /// A message about the ledger arrived.
@@ -117,8 +118,9 @@ pub(crate) struct WebrtcPeer {
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
     batch: DatagramBatch,
-    /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits.
-    batched: Vec<u16>,
+    /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits, and the times at which they were
+    /// ready, CLOCK_MONOTONIC nanoseconds.
+    batched: Vec<(u16, u64)>,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -381,12 +383,12 @@ impl WebrtcPeer {
                     }
                     self.deadline = at.max(now + LEAST_WAIT);
                     self.batch.flush(socket);
-                    self.batched.drain(..).for_each(|seq| take(PeerEvent::Sent(seq)));
+                    self.batched.drain(..).for_each(|(seq, ready_ns)| take(PeerEvent::Sent(seq, ready_ns)));
                     return Ok(());
                 }
                 Output::Transmit(transmit) => {
                     is_idle = false;
-                    self.batched.extend(self.seq_of(&transmit.contents));
+                    self.batched.extend(self.seq_of(&transmit.contents).map(|seq| (seq, now_ns())));
                     self.batch.push(socket, transmit.destination, transmit.contents.into());
                 }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),

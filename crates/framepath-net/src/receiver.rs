@@ -310,7 +310,7 @@ impl ReceiverSession {
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
             PeerEvent::Connected
             | PeerEvent::KeyframeRequest
-            | PeerEvent::Sent(_)
+            | PeerEvent::Sent(..)
             | PeerEvent::Bandwidth(_) => {}
         })?;
         Ok(closed)

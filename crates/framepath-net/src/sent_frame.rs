@@ -3,8 +3,6 @@
 
 use std::collections::VecDeque;
 
-use framepath_os::time::now_ns;
-
 /// Frame whose packets were all handed to the kernel, for one viewer. Times are CLOCK_MONOTONIC, nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentFrame {
@@ -47,7 +45,7 @@ impl Departures {
 
     /// Records that the packet with the sequence number `seq` has been handed to the kernel. Returns its frame if it was the
     /// frame's last.
-    pub(crate) fn sent(&mut self, seq: u16) -> Option<SentFrame> {
+    pub(crate) fn sent(&mut self, seq: u16, handed_ns: u64) -> Option<SentFrame> {
         let is_in = |departure: &Departure| {
             let (first, last) = departure.seqs;
             seq.wrapping_sub(first) <= last.wrapping_sub(first)
@@ -56,11 +54,10 @@ impl Departures {
         let at = self.0.iter().position(is_in)?;
         self.0.drain(..at);
         let departure = self.0.front_mut()?;
-        let now = now_ns();
         if !std::mem::replace(&mut departure.has_begun, true) {
-            departure.frame.began_ns = now;
+            departure.frame.began_ns = handed_ns;
         }
-        departure.frame.sent_ns = now;
+        departure.frame.sent_ns = handed_ns;
         let is_last = seq == departure.seqs.1;
         if is_last { self.0.pop_front().map(|departure| departure.frame) } else { None }
     }
@@ -84,7 +81,7 @@ mod tests {
         let mut departures = Departures::default();
         departures.push(65_535, frame(0, 3));
         departures.push(65_538, frame(1, 1));
-        let sent: Vec<_> = [65_535, 0, 1, 2].map(|seq| departures.sent(seq).map(|sent| sent.number)).into();
+        let sent: Vec<_> = [65_535, 0, 1, 2].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)).into();
         assert_eq!(sent, [None, None, Some(0), Some(1)]);
         assert!(departures.is_empty());
     }
@@ -93,10 +90,9 @@ mod tests {
     fn times_are_those_of_the_first_and_last_packet() {
         let mut departures = Departures::default();
         departures.push(1, frame(0, 2));
-        assert_eq!(departures.sent(1), None);
-        let between = now_ns();
-        let sent = departures.sent(2).unwrap();
-        assert!(0 < sent.began_ns && sent.began_ns <= between && between <= sent.sent_ns);
+        assert_eq!(departures.sent(1, 3), None);
+        let sent = departures.sent(2, 4).unwrap();
+        assert_eq!((sent.began_ns, sent.sent_ns), (3, 4));
     }
 
     #[test]
@@ -104,8 +100,8 @@ mod tests {
         let mut departures = Departures::default();
         departures.push(1, frame(0, 2));
         departures.push(3, frame(1, 2));
-        assert_eq!([1, 3, 4].map(|seq| departures.sent(seq).map(|sent| sent.number)), [None, None, Some(1)]);
+        assert_eq!([1, 3, 4].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)), [None, None, Some(1)]);
         // A packet of no frame.
-        assert_eq!(departures.sent(9), None);
+        assert_eq!(departures.sent(9, 5), None);
     }
 }

@@ -278,9 +278,9 @@ impl ViewerSession {
             PeerEvent::Connected => events.0 = true,
             PeerEvent::Closed => events.1 = true,
             PeerEvent::KeyframeRequest => events.2 = true,
-            PeerEvent::Sent(seq) => {
+            PeerEvent::Sent(seq, ready_ns) => {
                 *unsent = next_seq.wrapping_sub(seq).wrapping_sub(1);
-                if let Some(frame) = departures.sent(seq) {
+                if let Some(frame) = departures.sent(seq, ready_ns) {
                     ledger.push_departure(frame);
                     sent.push(frame);
                 }

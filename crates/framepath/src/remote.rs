@@ -139,11 +139,13 @@ impl Report {
                 Some(birth_ns)
             });
             let Some(birth_ns) = birth_ns else { continue };
-            if row.hop == own {
-                begin_at(row, arrivals.get(&row.seq).copied().unwrap_or(row.enter_ns));
+            if let Some(arrived_ns) = arrivals.get(&row.seq).filter(|_| row.hop == own) {
+                // The time since the arrival of the first packet is on the network.
+                row.begin_at(*arrived_ns);
             }
             row.birth_ns = birth_ns;
         }
+        cut_spans(self, own);
         remote.without = seen.values().filter(|birth| birth.is_none()).count() as u64;
         self.rows.append(&mut added);
         self.remote = Some(remote);
@@ -173,7 +175,7 @@ impl Report {
             let base = Row { thread: row.thread, birth_ns: row.birth_ns, seq: row.seq, ..Row::default() };
             for paced in &frame.own {
                 // The thread of the path may be interrupted behind the hand-over, while the packets leave.
-                row.leave_ns = row.leave_ns.min(paced.enter_ns).max(row.enter_ns);
+                row.end_at(paced.enter_ns);
                 let Row { seq, birth_ns, thread, .. } = base;
                 added.push(Row { seq, birth_ns, thread, hop: pace, enter_ns: row.leave_ns, ..*paced });
             }
@@ -187,6 +189,7 @@ impl Report {
             }));
             row.flags &= !flag::LAST;
         }
+        cut_spans(self, sink);
         self.rows.append(&mut added);
         self.remote = Some(remote);
     }
@@ -247,26 +250,16 @@ fn moved(row: &Row, time: impl Fn(u64) -> u64) -> Row {
     Row { birth_ns, enter_ns, leave_ns, ..*row }
 }
 
-/// Lets a row of `recv` begin when the last packet of the frame arrived instead of the first: the time between is on the network.
-pub(crate) fn begin_at(row: &mut Row, arrived_ns: u64) {
-    let enter_ns = arrived_ns.clamp(row.enter_ns, row.leave_ns);
-    let mut earlier_ns = enter_ns - row.enter_ns;
-    for wait_ns in [&mut row.queue_ns, &mut row.wakeup_ns, &mut row.held_ns] {
-        let taken_ns = earlier_ns.min(*wait_ns);
-        (*wait_ns, earlier_ns) = (*wait_ns - taken_ns, earlier_ns - taken_ns);
-    }
-    row.enter_ns = enter_ns;
-}
-
-/// Removes spans of rows that begin later than before, as [`begin_at`] has changed them.
-pub(crate) fn cut_spans(report: &mut Report) {
-    let begins: HashMap<(u16, u64), u64> =
-        report.rows.iter().map(|row| ((row.hop, row.seq), row.enter_ns)).collect();
-    for span in &mut report.spans {
-        if let (SpanPlace::Inside(_), Some(begin_ns)) = (span.place, begins.get(&(span.hop, span.seq))) {
-            span.start_ns = span.start_ns.max(*begin_ns).min(span.end_ns);
-        }
-    }
+/// Shortens the waits inside rows of hop `hop` to the times of the rows, which [`Row::begin_at`] and [`Row::end_at`] have changed.
+fn cut_spans(report: &mut Report, hop: u16) {
+    let rows = report.rows.iter().filter(|row| row.hop == hop);
+    let times: HashMap<u64, (u64, u64)> = rows.map(|row| (row.seq, (row.enter_ns, row.leave_ns))).collect();
+    report.spans.retain_mut(|span| {
+        let is_wait = span.hop == hop && matches!(span.place, SpanPlace::Inside(_));
+        let Some((enter_ns, leave_ns)) = times.get(&span.seq).filter(|_| is_wait) else { return true };
+        (span.start_ns, span.end_ns) = (span.start_ns.max(*enter_ns), span.end_ns.min(*leave_ns));
+        span.start_ns < span.end_ns
+    });
 }
 
 #[cfg(test)]

@@ -128,6 +128,26 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
+    /// Lets the row begin later, at `ns`, but not behind its end. Takes the time that is left out from the waits at its start.
+    pub fn begin_at(&mut self, ns: u64) {
+        let enter_ns = ns.max(self.enter_ns).min(self.leave_ns);
+        let left_out_ns = enter_ns - self.enter_ns;
+        take_from([&mut self.queue_ns, &mut self.wakeup_ns, &mut self.held_ns], left_out_ns);
+        self.enter_ns = enter_ns;
+    }
+
+    /// Lets the row end earlier, at `ns`, but not in front of its start. Takes the time that is left out from what a thread does
+    /// at the end of a row.
+    pub fn end_at(&mut self, ns: u64) {
+        let leave_ns = ns.min(self.leave_ns).max(self.enter_ns);
+        let left_out_ns = self.leave_ns - leave_ns;
+        take_from(
+            [&mut self.paced_ns, &mut self.preempted_ns, &mut self.compute_ns, &mut self.blocked_ns],
+            left_out_ns,
+        );
+        self.leave_ns = leave_ns;
+    }
+
     /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
     /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
     /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Stolen, held,
@@ -166,5 +186,43 @@ impl Row {
             causes[Cause::Unexplained] = Some(self.wall_ns() as f64 - causes.total());
         }
         causes
+    }
+}
+
+/// Takes `ns` nanoseconds from `times`, from the first ones first.
+fn take_from<const N: usize>(times: [&mut u64; N], mut ns: u64) {
+    for time in times {
+        let taken = ns.min(*time);
+        (*time, ns) = (*time - taken, ns - taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shorter_row_has_less_of_the_waits_at_its_start_and_of_the_work_at_its_end() {
+        let row = Row {
+            enter_ns: 100,
+            leave_ns: 200,
+            queue_ns: 10,
+            wakeup_ns: 20,
+            compute_ns: 50,
+            preempted_ns: 5,
+            ..Row::default()
+        };
+        let mut later = row;
+        later.begin_at(115);
+        assert_eq!(later, Row { enter_ns: 115, queue_ns: 0, wakeup_ns: 15, ..row });
+        let mut earlier = row;
+        earlier.end_at(180);
+        assert_eq!(earlier, Row { leave_ns: 180, preempted_ns: 0, compute_ns: 35, ..row });
+        for ns in [0, 1000] {
+            let (mut begun, mut ended) = (row, row);
+            begun.begin_at(ns);
+            ended.end_at(ns);
+            assert_eq!((begun.wall_ns(), ended.wall_ns()), if ns == 0 { (100, 0) } else { (0, 100) });
+        }
     }
 }

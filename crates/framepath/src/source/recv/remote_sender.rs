@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use framepath_model::ledger::Row;
 use framepath_net::{FrameRows, LedgerExchange};
 
-use crate::remote::{RemoteRows, begin_at, cut_spans};
+use crate::remote::RemoteRows;
 use crate::report::{HopInfo, Report};
 use crate::row_tap::RemoteEnd;
 use crate::sink::send::remote_viewer::{remote_path, remote_table};
@@ -63,7 +63,7 @@ impl RemoteEnd for RemoteSender {
         let arrivals = self.arrivals.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(&(id, arrived_ns)) = arrivals.frames.get(&seq) else { return };
         drop(arrivals);
-        rows.iter_mut().filter(|row| row.hop == 0).for_each(|row| begin_at(row, arrived_ns));
+        rows.iter_mut().filter(|row| row.hop == 0).for_each(|row| row.begin_at(arrived_ns));
         self.exchange.push(FrameRows { id, rows });
     }
 
@@ -82,6 +82,5 @@ impl RemoteEnd for RemoteSender {
         }
         let arrivals = arrivals.frames.iter().map(|(seq, (_, arrived_ns))| (*seq, *arrived_ns)).collect();
         report.add_sender(&table, &arrivals);
-        cut_spans(report);
     }
 }
