@@ -64,11 +64,6 @@ impl Departures {
         let is_last = seq == departure.seqs.1;
         if is_last { self.0.pop_front().map(|departure| departure.frame) } else { None }
     }
-
-    /// Returns true if all packets of all frames have left.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -86,7 +81,7 @@ mod tests {
         departures.push(65_538, frame(1, 1));
         let sent: Vec<_> = [65_535, 0, 1, 2].map(|seq| departures.sent(seq).map(|sent| sent.number)).into();
         assert_eq!(sent, [None, None, Some(0), Some(1)]);
-        assert!(departures.is_empty());
+        assert!(departures.0.is_empty());
     }
 
     #[test]

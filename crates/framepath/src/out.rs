@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
+use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
@@ -298,6 +299,11 @@ impl<'a> Out<'a> {
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         self.recorder.birth_at_last()
+    }
+
+    /// Writes the last row of a frame that this stage drops because of congestion.
+    pub(crate) fn dropped_by_congestion(&mut self, meta: &FrameMeta) {
+        self.recorder.close(self.hop, meta, flag::DROPPED | flag::CONGESTED);
     }
 
     /// Records that frame `seq` stays inside this stage for now. The thread's work since the last

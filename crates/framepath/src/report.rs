@@ -220,6 +220,9 @@ pub struct Report {
     /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
     /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub missed: u64,
+    /// Number of frames that were dropped in front of an encoder, because encoded frames waited for a network that is slower than
+    /// the stream ([`Request::Congested`](crate::Request::Congested)).
+    pub congested: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,
     /// Damage of the decoded streams, after which the run continued.

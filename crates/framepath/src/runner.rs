@@ -103,6 +103,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            congested: outcomes.congested.load(Ordering::Relaxed),
             network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
             is_sequence: outcomes.is_sequence.load(Ordering::Relaxed),

@@ -62,7 +62,7 @@ fn headline(report: &Report) -> String {
         report.frames as f64 / seconds.max(1e-9),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        dropped(report.dropped + report.missed),
+        dropped(report.dropped + report.missed + report.congested),
     );
     if report.interrupted {
         text.push_str("; interrupted");
@@ -208,7 +208,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         }
         let wall = figures.wall;
         let [p50, p95, p99, max] = [wall.p50, wall.p95, wall.p99, wall.max].map(|ns| time(ns as f64));
-        let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
+        let dropped =
+            if hop.link || figures.dropped > 0 { figures.dropped.to_string() } else { String::new() };
         let cpu = cpu_ns.map_or_else(String::new, |ns| per_frame(ns as f64));
         let row = format!(
             "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {cpu:>9}  {:>11}  {dropped:>8}",

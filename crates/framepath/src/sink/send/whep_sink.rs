@@ -67,8 +67,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     }
     let is_random = token.is_none();
     let coding = track.coding();
-    let sender =
-        WhepSender::new(SenderOptions { listen, token, coding, bit_rates: None }).map_err(net_error)?;
+    let sender = WhepSender::new(SenderOptions { listen, token, coding, bit_rates: track.bit_rates.clone() })
+        .map_err(net_error)?;
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
@@ -146,8 +146,8 @@ impl Stage for WhepSink {
             self.sender.on_request(move |request| {
                 let request = match request {
                     SenderRequest::Keyframe => Request::Keyframe,
-                    SenderRequest::Bandwidth(bits) => Request::BitRate(bits),
-                    SenderRequest::Congested(_) => return,
+                    SenderRequest::Bandwidth(bits) => Request::Bandwidth(bits),
+                    SenderRequest::Congested(is_congested) => Request::Congested(is_congested),
                 };
                 drop(upstream.send(request));
             });
