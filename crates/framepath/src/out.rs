@@ -341,6 +341,11 @@ impl<'a> Out<'a> {
         self.recorder.cut(self.hop, seq)
     }
 
+    /// Returns the index of this stage's hop in the path.
+    pub(crate) fn hop(&self) -> u16 {
+        self.hop
+    }
+
     /// Returns the thread's recorder, for links and sources that write their rows themselves.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder

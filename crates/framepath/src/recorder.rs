@@ -5,6 +5,7 @@
 //! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
 //! rows: touching all rows at the start would cost a short run more.
 
+mod late_end;
 mod spans;
 mod stretch;
 

@@ -39,6 +39,8 @@ pub(super) struct WhepSink {
     clock: Option<RtpClock>,
     /// True after the first packet, whose number is not 0 if a hop in front has dropped packets.
     has_begun: bool,
+    /// Number of the first frame whose last packet is not known to have left.
+    next_sent: u64,
     notes: Notes,
 }
 
@@ -90,6 +92,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         sequences: Sequences::new(coding),
         clock: None,
         has_begun: false,
+        next_sent: 0,
         notes: place.outcomes.notes.clone(),
     })
 }
@@ -107,6 +110,19 @@ impl WhepSink {
     }
 }
 
+impl WhepSink {
+    /// Moves the ends of frames in the ledger to the time at which their last packets left for the first viewer that got them.
+    fn end_sent(&mut self, out: &mut Out<'_>) {
+        let hop = out.hop();
+        for frame in self.sender.take_sent() {
+            if frame.number >= self.next_sent {
+                self.next_sent = frame.number + 1;
+                out.recorder().end_later(hop, frame.number, frame.sent_ns);
+            }
+        }
+    }
+}
+
 impl Stage for WhepSink {
     fn name(&self) -> &str {
         "send"
@@ -120,6 +136,7 @@ impl Stage for WhepSink {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.end_sent(out);
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
@@ -155,8 +172,9 @@ impl Stage for WhepSink {
         Ok(())
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.sender.end(|| !signal::overdue());
+        self.end_sent(out);
         let counts = self.sender.counts();
         if counts.dropped > 0 {
             let all = counts.sent + counts.dropped;
