@@ -426,6 +426,25 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_agree_on_feedback_about_arrivals_and_on_the_playout_delay() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let mut texts = Vec::new();
+        let offered = WebrtcPeer::offer(None, &viewer, local, |offer| {
+            let rates = (Coding::H264, Some(8_000_000));
+            let (_, answer) = WebrtcPeer::accept(&offer, None, rates, &sender, local)?;
+            texts = vec![offer, answer.clone()];
+            Ok(answer)
+        });
+        assert!(offered.is_ok());
+        for text in texts {
+            for part in ["playout-delay", "transport-wide-cc-extensions", " transport-cc"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
+    }
+
+    #[test]
     fn a_session_needs_the_certificates_that_both_ends_expect() {
         let [viewer, sender, other] = [(); 3].map(|()| Identity::new().unwrap());
         let ends = [&viewer, &sender];

@@ -45,8 +45,9 @@ pub(super) struct Encode {
     is_congested: bool,
     /// True if the last frame was dropped because of congestion.
     misses_frame: bool,
-    /// Number of frames dropped because of congestion.
+    /// Number of frames dropped because of congestion, for the report, and since the last note.
     congested: Arc<AtomicU64>,
+    dropped: u64,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
     /// Present encoder, and the layout of the frames that it takes; `None` before the first frame, and after a seek,
@@ -78,6 +79,7 @@ impl Encode {
             is_congested: false,
             misses_frame: false,
             congested,
+            dropped: 0,
             info: None,
             encoder: None,
             wants_key: false,
@@ -210,6 +212,7 @@ impl Stage for Encode {
         self.misses_frame = self.is_congested && self.encoder.is_some();
         if self.misses_frame {
             self.congested.fetch_add(1, Ordering::Relaxed);
+            self.dropped += 1;
             out.dropped_by_congestion(&frame.meta());
             return Ok(());
         }
@@ -220,7 +223,16 @@ impl Stage for Encode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
-        self.end_encoder(out)
+        self.end_encoder(out)?;
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let s = if dropped == 1 { "" } else { "s" };
+            self.choice.notes.add(format!(
+                "encode: dropped {dropped} frame{s} before they were encoded, because of congestion: the network of a \
+                 viewer is slower than the stream; lower min_bitrate="
+            ));
+        }
+        Ok(())
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
