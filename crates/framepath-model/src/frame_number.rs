@@ -72,7 +72,8 @@ mod tests {
 
     #[test]
     fn a_number_is_in_front_of_the_first_slice_and_can_be_read_again() {
-        let h264 = [&[0, 0, 0, 1, 0x67, 1, 0, 0, 1, 0x68, 2, 0, 0, 0, 1, 0x65, 9][..], &[0, 0, 1, 0x65, 8]].concat();
+        let h264 =
+            [&[0, 0, 0, 1, 0x67, 1, 0, 0, 1, 0x68, 2, 0, 0, 0, 1, 0x65, 9][..], &[0, 0, 1, 0x65, 8]].concat();
         let hevc = vec![0, 0, 1, 0x40, 1, 7, 0, 0, 1, 0x26, 1, 5];
         for number in [0, 1, 0x0100_0000, u64::MAX] {
             for (coding, frame, before) in [(Coding::H264, &h264, 2), (Coding::Hevc, &hevc, 1)] {

@@ -143,12 +143,8 @@ impl ClockEstimator {
         let nearly_ns = (best.round_trip_ns as f64 * NEARLY.0) as u64;
         let most_ns = best.round_trip_ns.saturating_add(nearly_ns).saturating_add(NEARLY.1);
         let fast = || self.kept.iter().filter(move |ping| ping.round_trip_ns <= most_ns);
-        let through_best = ClockLine {
-            at_ns: best.at_ns,
-            offset_ns: best.offset_ns,
-            drift: 0.0,
-            drift_error: MOST_DRIFT,
-        };
+        let through_best =
+            ClockLine { at_ns: best.at_ns, offset_ns: best.offset_ns, drift: 0.0, drift_error: MOST_DRIFT };
         let (first, last) = (fast().next()?, fast().next_back()?);
         let span_ns = last.at_ns - first.at_ns;
         if span_ns == 0 {
@@ -251,8 +247,13 @@ mod tests {
     #[test]
     fn a_steady_network_gives_the_offset_and_the_drift() {
         for drift in [0.0, 40e-6, -90e-6] {
-            let mut machines =
-                Simulated { offset_ns: DAY as i64, drift, ways_ns: (MS / 10, MS / 10), jitter_ns: 0, random: 1 };
+            let mut machines = Simulated {
+                offset_ns: DAY as i64,
+                drift,
+                ways_ns: (MS / 10, MS / 10),
+                jitter_ns: 0,
+                random: 1,
+            };
             let mut clock = ClockEstimator::default();
             for at in 0..60 {
                 clock.push(machines.ping(1000 * MS * (at + 1)));

@@ -12,6 +12,9 @@ const ENCODER_SHARE: f64 = 0.9;
 /// Smallest change of the bit rate that the encoder is asked for, as a part of the last.
 const LEAST_CHANGE: f64 = 0.03;
 
+/// Shortest distance of two frames that congestion is measured by, and the distance before two frames are known.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(100));
+
 /// Request of a sender to the encoder in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SenderRequest {
@@ -40,25 +43,38 @@ pub(crate) struct CongestionControl {
     /// Bit rate that the encoder was asked for last.
     asked: u64,
     is_congested: bool,
+    /// RTP timestamp of the last frame.
+    last_time: Option<u32>,
+    /// Shortest distance of two frames so far.
+    interval: Duration,
 }
 
 impl CongestionControl {
     pub(crate) fn new(bit_rates: RangeInclusive<u64>) -> CongestionControl {
         let asked = *bit_rates.end();
-        CongestionControl { bit_rates, asked, is_congested: false }
+        CongestionControl { bit_rates, asked, is_congested: false, last_time: None, interval: INTERVALS.1 }
     }
 
-    /// Returns the new requests, for a stream whose frames are `interval` apart.
+    /// Measures the distance of the frames by the RTP timestamp of each.
+    pub(crate) fn measure_interval(&mut self, time: u32) {
+        let last = self.last_time.replace(time);
+        let ticks = last.map_or(0, |last| time.wrapping_sub(last) as i32);
+        if let Ok(ticks @ 1..) = u64::try_from(ticks) {
+            let distance = Duration::from_micros(ticks * 100 / 9);
+            self.interval = self.interval.min(distance.max(INTERVALS.0));
+        }
+    }
+
+    /// Returns the new requests.
     pub(crate) fn update(
         &mut self,
         viewers: impl Iterator<Item = ViewerNetwork> + Clone,
-        interval: Duration,
     ) -> impl Iterator<Item = SenderRequest> {
         let (lowest, highest) = (*self.bit_rates.start(), *self.bit_rates.end());
         let share = |viewer: &ViewerNetwork| (viewer.estimate as f64 * ENCODER_SHARE) as u64;
         let fastest = viewers.clone().map(|viewer| share(&viewer)).max();
         let least_followed = fastest.map_or(lowest, |fastest| fastest.min(lowest));
-        let followed = viewers.filter(|viewer| share(viewer) >= least_followed);
+        let followed = viewers.clone().filter(|viewer| share(viewer) >= least_followed);
         // Without viewers, the next one begins at the highest.
         let wanted = followed.clone().map(|viewer| share(&viewer)).min().unwrap_or(highest);
         let wanted = wanted.clamp(lowest.min(highest), highest);
@@ -67,10 +83,13 @@ impl CongestionControl {
         let bandwidth = (wanted != self.asked && (is_limit || change >= LEAST_CHANGE)).then_some(wanted);
         self.asked = bandwidth.unwrap_or(self.asked);
         // Not the same limit in both directions, so that single packets do not switch.
-        let most = if self.is_congested { interval / 2 } else { interval };
+        let most = if self.is_congested { self.interval / 2 } else { self.interval };
         let is_congested = followed.into_iter().any(|viewer| viewer.backlog > most);
         let congested = (is_congested != self.is_congested).then_some(is_congested);
         self.is_congested = is_congested;
+        if let Some(bits) = bandwidth {
+            log::debug!("send: asks for {bits} bits per second; viewers: {:?}", viewers.collect::<Vec<_>>());
+        }
         bandwidth.map(SenderRequest::Bandwidth).into_iter().chain(congested.map(SenderRequest::Congested))
     }
 }
@@ -83,14 +102,17 @@ mod tests {
     const FLUENT: Duration = Duration::ZERO;
 
     fn control() -> CongestionControl {
-        CongestionControl::new(2_000_000..=10_000_000)
+        let mut control = CongestionControl::new(2_000_000..=10_000_000);
+        // 16 ms apart, over the wrap; a repeated frame, and one of an earlier time, as B frames have.
+        [u32::MAX - 99, 1340, 1340, 0].map(|time| control.measure_interval(time));
+        control
     }
 
     fn requests(control: &mut CongestionControl, viewers: &[(u64, Duration)]) -> Vec<SenderRequest> {
         let viewers = viewers
             .iter()
             .map(|(estimate, backlog)| ViewerNetwork { estimate: *estimate, backlog: *backlog });
-        control.update(viewers, FRAME).collect()
+        control.update(viewers).collect()
     }
 
     #[test]

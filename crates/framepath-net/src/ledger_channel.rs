@@ -343,13 +343,18 @@ mod tests {
         };
         channels[0].push_departure(sent(4, start + 4000, start + 6000, start + 9000));
         channels[0].push_packetized(FrameRows { id: 4, rows });
-        channels[1].push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
+        channels[1]
+            .push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
         pass(&mut channels, start + 40_000);
         let got = far.take_remote();
         assert_eq!(got.path.hops.len(), 3);
         let frame = &got.frames[&4];
         let offset = frame.rows[0].birth_ns - 1000;
-        assert!(offset.abs_diff(start + DAY) <= frame.error_ns && frame.error_ns < 2100, "{offset} {}", frame.error_ns);
+        assert!(
+            offset.abs_diff(start + DAY) <= frame.error_ns && frame.error_ns < 2100,
+            "{offset} {}",
+            frame.error_ns
+        );
         let times: Vec<_> =
             frame.rows.iter().map(|row| (row.enter_ns - offset, row.leave_ns - offset)).collect();
         // Packetising ends with the hand-over, although the thread went on.

@@ -164,7 +164,15 @@ mod tests {
 
     #[test]
     fn messages_pass_unchanged() {
-        let row = Row { seq: 3, birth_ns: 5, enter_ns: 6, leave_ns: 9, hop: 1, flags: flag::REMOTE, ..Row::default() };
+        let row = Row {
+            seq: 3,
+            birth_ns: 5,
+            enter_ns: 6,
+            leave_ns: 9,
+            hop: 1,
+            flags: flag::REMOTE,
+            ..Row::default()
+        };
         for message in [
             LedgerMessage::Frame(FrameRows { id: u64::MAX, rows: vec![row; 4] }),
             LedgerMessage::Ping { sent_ns: 1 },

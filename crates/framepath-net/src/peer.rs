@@ -207,7 +207,17 @@ impl WebrtcPeer {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
         let batch = DatagramBatch::default();
-        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now, batch, batched: Vec::new() };
+        let mut peer = WebrtcPeer {
+            rtc,
+            local,
+            mid,
+            pt,
+            coding,
+            ledger: Vec::new(),
+            deadline: now,
+            batch,
+            batched: Vec::new(),
+        };
         if has_ledger {
             peer.start_ledger(false);
             add_ledger_attribute(&mut answer);
@@ -245,7 +255,17 @@ impl WebrtcPeer {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
         let batch = DatagramBatch::default();
-        let mut peer = WebrtcPeer { rtc, local, mid, pt, coding, ledger: Vec::new(), deadline: now, batch, batched: Vec::new() };
+        let mut peer = WebrtcPeer {
+            rtc,
+            local,
+            mid,
+            pt,
+            coding,
+            ledger: Vec::new(),
+            deadline: now,
+            batch,
+            batched: Vec::new(),
+        };
         if has_ledger {
             peer.start_ledger(true);
         }
@@ -512,6 +532,25 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         (ends, connected)
+    }
+
+    #[test]
+    fn both_ends_agree_on_feedback_about_arrivals_and_on_the_playout_delay() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let mut texts = Vec::new();
+        let offered = WebrtcPeer::offer(None, &viewer, local, |offer| {
+            let rates = (Coding::H264, Some(8_000_000));
+            let (_, answer) = WebrtcPeer::accept(&offer, None, rates, &sender, local)?;
+            texts = vec![offer, answer.clone()];
+            Ok(answer)
+        });
+        assert!(offered.is_ok());
+        for text in texts {
+            for part in ["playout-delay", "transport-wide-cc-extensions", " transport-cc"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
     }
 
     #[test]

@@ -443,7 +443,14 @@ mod tests {
                 // The first half of frame 1.
                 if (number, at) != (1, 0) {
                     let (marker, payload) = (at == 1, payload.clone());
-                    reassembly.push(RtpArrival { seq, time: number, marker, number: None, payload, arrived_ns: 0 });
+                    reassembly.push(RtpArrival {
+                        seq,
+                        time: number,
+                        marker,
+                        number: None,
+                        payload,
+                        arrived_ns: 0,
+                    });
                 }
                 got.extend(
                     std::iter::from_fn(|| reassembly.poll(0))

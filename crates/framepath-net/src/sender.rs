@@ -40,8 +40,6 @@ const MOST_VIEWERS: usize = 64;
 /// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
 /// keyframes.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
-/// Shortest distance of two frames that congestion is measured by, and the distance before two frames are known.
-const INTERVALS: (Duration, Duration) = (Duration::from_millis(4), Duration::from_millis(100));
 /// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
 const END: Duration = Duration::from_secs(5);
 
@@ -235,8 +233,6 @@ impl WhepSender {
             next_keyframe_request: Instant::now(),
             highest_rate: bit_rates.as_ref().map(|rates| *rates.end()),
             congestion: bit_rates.map(CongestionControl::new),
-            last_time: None,
-            interval: INTERVALS.1,
             ends: None,
         };
         sender.spawn("whep", move || server.run())?;
@@ -380,10 +376,6 @@ struct SenderSessions {
     /// Highest bit rate of the encoder, bits per second; `None` for a stream that does not follow the network.
     highest_rate: Option<u64>,
     congestion: Option<CongestionControl>,
-    /// RTP timestamp of the last frame.
-    last_time: Option<u32>,
-    /// Shortest distance of two frames so far.
-    interval: Duration,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
     ends: Option<Instant>,
 }
@@ -439,17 +431,7 @@ impl SenderSessions {
         let request = lock(&self.shared.on_request);
         if let (Some(congestion), Some(request)) = (&mut self.congestion, &*request) {
             let networks = self.viewers.iter().filter_map(ViewerSession::network);
-            congestion.update(networks, self.interval).for_each(request);
-        }
-    }
-
-    /// Measures the distance of the frames.
-    fn measure_interval(&mut self, time: u32) {
-        let last = self.last_time.replace(time);
-        let ticks = last.map_or(0, |last| time.wrapping_sub(last) as i32);
-        if let Ok(ticks @ 1..) = u64::try_from(ticks) {
-            let distance = Duration::from_micros(ticks * 100 / 9);
-            self.interval = self.interval.min(distance.max(INTERVALS.0));
+            congestion.update(networks).for_each(request);
         }
     }
 
@@ -458,7 +440,7 @@ impl SenderSessions {
         loop {
             match commands.try_recv() {
                 Ok(SenderCommand::Frame(frame, number)) => {
-                    self.measure_interval(frame.time);
+                    self.congestion.iter_mut().for_each(|congestion| congestion.measure_interval(frame.time));
                     self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame, number));
                 }
                 Ok(SenderCommand::Offer { offer, viewer, local, reply }) => {

@@ -61,11 +61,6 @@ impl Departures {
         let is_last = seq == departure.seqs.1;
         if is_last { self.0.pop_front().map(|departure| departure.frame) } else { None }
     }
-
-    /// Returns true if all packets of all frames have left.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -81,9 +76,10 @@ mod tests {
         let mut departures = Departures::default();
         departures.push(65_535, frame(0, 3));
         departures.push(65_538, frame(1, 1));
-        let sent: Vec<_> = [65_535, 0, 1, 2].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)).into();
+        let sent: Vec<_> =
+            [65_535, 0, 1, 2].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)).into();
         assert_eq!(sent, [None, None, Some(0), Some(1)]);
-        assert!(departures.is_empty());
+        assert!(departures.0.is_empty());
     }
 
     #[test]
@@ -100,7 +96,10 @@ mod tests {
         let mut departures = Departures::default();
         departures.push(1, frame(0, 2));
         departures.push(3, frame(1, 2));
-        assert_eq!([1, 3, 4].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)), [None, None, Some(1)]);
+        assert_eq!(
+            [1, 3, 4].map(|seq| departures.sent(seq, 5).map(|sent| sent.number)),
+            [None, None, Some(1)]
+        );
         // A packet of no frame.
         assert_eq!(departures.sent(9, 5), None);
     }

@@ -24,8 +24,10 @@ const MOST_BACKLOG: Duration = Duration::from_secs(1);
 /// Pace of the packets where the bandwidth is not estimated, bits per second. A keyframe that leaves all at once overflows the
 /// buffers of switches and receivers.
 const FIXED_PACE: u64 = 256_000_000;
-/// Pace of the packets by the estimated bandwidth. A frame of average size leaves in less than half of the time to the next one.
-const PACE_BY_ESTIMATE: f64 = 2.5;
+/// Pace of the packets by the estimated bandwidth. On a network that is faster than the stream, the estimate is at least twice the
+/// highest bit rate, and a frame of average size leaves in a third of the time to the next one. On a slower one, a faster pace would
+/// only fill the network's queues, which the estimation takes for congestion.
+const PACE_BY_ESTIMATE: f64 = 1.5;
 /// Time from a burst of packets to the next one, and the smallest size of a burst, bytes.
 const BURST: (Duration, f64) = (Duration::from_micros(500), 8.0 * LARGEST_PAYLOAD as f64);
 /// Time without a datagram after which a viewer counts as gone. WebRTC's ends send several each second.

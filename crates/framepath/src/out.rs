@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
+use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
@@ -304,6 +305,11 @@ impl<'a> Out<'a> {
         self.recorder.birth_at_last()
     }
 
+    /// Writes the last row of a frame that this stage drops because of congestion.
+    pub(crate) fn dropped_by_congestion(&mut self, meta: &FrameMeta) {
+        self.recorder.close(self.hop, meta, flag::DROPPED | flag::CONGESTED);
+    }
+
     /// Records that frame `seq` stays inside this stage for now. The thread's work since the last
     /// [`mark`](Out::mark), push or hold counts for this frame.
     pub fn hold(&mut self, seq: u64) {
@@ -337,6 +343,11 @@ impl<'a> Out<'a> {
     /// which another thread will write.
     pub(crate) fn cut(&mut self, seq: u64) -> Stretch {
         self.recorder.cut(self.hop, seq)
+    }
+
+    /// Returns the index of this stage's hop in the path.
+    pub(crate) fn hop(&self) -> u16 {
+        self.hop
     }
 
     /// Returns the thread's recorder, for links and sources that write their rows themselves.

@@ -20,6 +20,8 @@ pub(crate) struct Outcomes {
     /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
     /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub(crate) missed: Arc<AtomicU64>,
+    /// Number of frames that were dropped in front of an encoder, because the network is slower than the stream.
+    pub(crate) congested: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
     /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.

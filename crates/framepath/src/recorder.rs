@@ -5,6 +5,7 @@
 //! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
 //! rows: touching all rows at the start would cost a short run more.
 
+mod late_end;
 mod spans;
 mod stretch;
 
@@ -20,8 +21,8 @@ use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
-use crate::row_tap::RowTap;
 use crate::helper::{HelperInfo, HelperKind};
+use crate::row_tap::RowTap;
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;

@@ -323,7 +323,10 @@ mod tests {
             "rows of the sender for 1 frames; the clocks agree to ±50 ns; 1 frames without: their ledger begins at `recv`"
         );
         let digest = report.digest();
-        assert_eq!((digest.frames, digest.totals[0].latency_ns(), digest.totals[1].latency_ns()), (2, 2900, 2000));
+        assert_eq!(
+            (digest.frames, digest.totals[0].latency_ns(), digest.totals[1].latency_ns()),
+            (2, 2900, 2000)
+        );
         assert_eq!(digest.causes[framepath_model::ledger::Cause::Network], Some(200.0));
         assert_eq!(report.hop_labels()[2], "wire ±50 ns");
     }

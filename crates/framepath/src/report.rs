@@ -221,6 +221,9 @@ pub struct Report {
     /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
     /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub missed: u64,
+    /// Number of frames that were dropped in front of an encoder, because encoded frames waited for a network that is slower than
+    /// the stream ([`Request::Congested`](crate::Request::Congested)).
+    pub congested: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,
     /// Damage of the decoded streams, after which the run continued.
@@ -402,7 +405,8 @@ impl Report {
             // The rows of another machine may be missing.
             let own = |hop: &u16| self.own_hops().contains(&usize::from(*hop));
             let in_front = |row: &Row| hops.parent(row.hop).filter(own);
-            let is_gapless = frame.iter().filter(|row| own(&row.hop)).all(|row| in_front(row).is_none_or(has));
+            let is_gapless =
+                frame.iter().filter(|row| own(&row.hop)).all(|row| in_front(row).is_none_or(has));
             if ended && is_gapless {
                 whole.extend_from_slice(frame);
             }

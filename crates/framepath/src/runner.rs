@@ -19,8 +19,8 @@ use framepath_os::time::{now_ns, process_cpu_ns};
 use crate::error::RunError;
 use crate::host::{CollectInput, WorkerOutput, WorkerStats};
 use crate::options::Options;
-use crate::outcomes::Outcomes;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
+use crate::outcomes::Outcomes;
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::Recorder;
@@ -110,6 +110,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            congested: outcomes.congested.load(Ordering::Relaxed),
             network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
             is_sequence: outcomes.is_sequence.load(Ordering::Relaxed),

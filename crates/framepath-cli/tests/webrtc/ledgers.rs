@@ -50,14 +50,11 @@ fn hops(rows: &[CsvRow]) -> Vec<String> {
 
 /// Sends a clip to one viewer; each end writes a table. Returns the tables of the sender and the viewer, and the viewer's output.
 /// `view` is the viewer's command in front of its arguments.
-fn exchange(
-    clip: &Path,
-    send: &str,
-    view: &[&str],
-) -> ([BTreeMap<u64, Vec<CsvRow>>; 2], CommandOutput) {
+fn exchange(clip: &Path, send: &str, view: &[&str]) -> ([BTreeMap<u64, Vec<CsvRow>>; 2], CommandOutput) {
     let folder = clip.parent().unwrap();
     let [sent, received] = ["sent.csv", "received.csv"].map(|name| folder.join(name));
-    let path = format!("file {} rate=25 ! block time=20ms ! send listen=127.0.0.1:0 wait=1 {send}", clip.display());
+    let path =
+        format!("file {} rate=25 ! block time=20ms ! send listen=127.0.0.1:0 wait=1 {send}", clip.display());
     let sending = started(&mut framepath(&["run", "-v", "--quiet", "--csv", sent.to_str().unwrap(), &path]));
     let path = format!("recv {} token={} timeout=60s latency=5s ! decode ! null", sending.url, sending.token);
     let args = ["run", "--csv", received.to_str().unwrap(), &path];
@@ -90,16 +87,8 @@ fn whole<'a>(frames: &'a BTreeMap<u64, Vec<CsvRow>>, names: &[&str]) -> BTreeMap
     whole
 }
 
-const AT_VIEWER: [&str; 8] = [
-    "sender: file",
-    "sender: block",
-    "sender: packetise",
-    "sender: pace",
-    "wire",
-    "recv",
-    "decode",
-    "null",
-];
+const AT_VIEWER: [&str; 8] =
+    ["sender: file", "sender: block", "sender: packetise", "sender: pace", "wire", "recv", "decode", "null"];
 const AT_SENDER: [&str; 8] =
     ["file", "block", "send", "pace", "wire", "viewer: recv", "viewer: decode", "viewer: null"];
 
@@ -118,7 +107,8 @@ fn check(tables: &[BTreeMap<u64, Vec<CsvRow>>; 2], offset_ns: u64) {
         // If a frame arrives before it has left, the clocks are wrong by this, and the rows move.
         assert!(born.abs_diff(converted) <= error, "{born} {converted} {error}");
         let arrived = number(&at_viewer[5], "enter_ns");
-        let (converted, error) = (number(&at_sender[5], "enter_ns") + offset_ns, number(&at_sender[5], "clock_error_ns"));
+        let (converted, error) =
+            (number(&at_sender[5], "enter_ns") + offset_ns, number(&at_sender[5], "clock_error_ns"));
         assert!(arrived.abs_diff(converted) <= error, "{arrived} {converted} {error}");
     }
 }

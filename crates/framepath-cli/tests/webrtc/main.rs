@@ -3,6 +3,7 @@
 //! addresses are on the loopback interface.
 
 mod clip;
+mod encoders;
 mod ledgers;
 mod losses;
 mod proxy;
@@ -25,6 +26,9 @@ framepath_testkit::tests!(
     refusals::wrong_arguments_are_errors_that_say_what_is_right,
     sharing::a_screen_is_shown_on_another,
     sharing::codes_that_are_wrong_show_nothing,
+    encoders::ten_viewers_cost_one_encoding,
+    encoders::a_late_viewer_of_a_gradual_refresh_gets_a_keyframe,
+    encoders::a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it,
     ledgers::both_ends_have_the_whole_table,
     ledgers::frames_are_matched_without_user_data,
     ledgers::clocks_a_day_apart_agree,

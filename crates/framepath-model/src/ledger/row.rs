@@ -9,8 +9,7 @@ use super::{Cause, Causes};
 pub mod flag {
     /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
-    /// The hop, a queue, dropped the frame: the queue was full, or a seek or flush had made the
-    /// frame stale.
+    /// The hop dropped the frame. A queue: it was full, or a seek or flush had made the frame stale. An encoder: [`CONGESTED`].
     pub const DROPPED: u32 = 2;
     /// The thread counters are filled in, as at level `full`.
     pub const COUNTED: u32 = 4;
@@ -29,9 +28,12 @@ pub mod flag {
     /// The time of copies in a [`TRACED`] row is estimated from samples of its threads: its own, or for a short time those
     /// of all short rows of the hop.
     pub const SAMPLED: u32 = 128;
+    /// With [`DROPPED`]: the hop, an encoder, dropped the frame because of congestion: encoded frames waited for a network that is
+    /// slower than the stream.
+    pub const CONGESTED: u32 = 256;
     /// The row is of the other end of a network stream. Its times were converted to this machine's CLOCK_MONOTONIC, so they
     /// have an error.
-    pub const REMOTE: u32 = 256;
+    pub const REMOTE: u32 = 512;
 }
 
 /// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;

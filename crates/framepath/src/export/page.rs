@@ -103,7 +103,7 @@ fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
         time(report.wall_ns as f64),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        report.dropped + report.missed,
+        report.dropped + report.missed + report.congested,
         escaped(&os::cpu_name()),
         os::cores(),
         escaped(&os::kernel()),

@@ -62,7 +62,7 @@ fn headline(report: &Report) -> String {
         report.frames as f64 / seconds.max(1e-9),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        dropped(report.dropped + report.missed),
+        dropped(report.dropped + report.missed + report.congested),
     );
     if report.interrupted {
         text.push_str("; interrupted");
@@ -151,10 +151,14 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
         let Some(Latency { p50, p95, p99, max }) = digest.latency else { continue };
         let [p50, p95, p99, max] = [p50, p95, p99, max].map(|ns| time(ns as f64));
         let of = to(*sink);
-        let clocks = report.remote.as_ref().map_or_else(String::new, |remote| {
-            format!("; by two clocks, ±{}", time(remote.error_ns as f64))
-        });
-        writeln!(text, "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink{clocks})")?;
+        let clocks = report
+            .remote
+            .as_ref()
+            .map_or_else(String::new, |remote| format!("; by two clocks, ±{}", time(remote.error_ns as f64)));
+        writeln!(
+            text,
+            "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink{clocks})"
+        )?;
     }
     hops(text, report, last)?;
     for (sink, digest) in digests {
@@ -214,7 +218,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         }
         let wall = figures.wall;
         let [p50, p95, p99, max] = [wall.p50, wall.p95, wall.p99, wall.max].map(|ns| time(ns as f64));
-        let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
+        let dropped =
+            if hop.link || figures.dropped > 0 { figures.dropped.to_string() } else { String::new() };
         let cpu = cpu_ns.map_or_else(String::new, |ns| per_frame(ns as f64));
         let row = format!(
             "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {cpu:>9}  {:>11}  {dropped:>8}",

@@ -54,7 +54,9 @@ impl RemoteEnd for RemoteViewer {
             return;
         }
         if remote.frames_of_others > 0 {
-            report.notes.push("send: the ledger has the rows of one viewer only, of the first that sent any".to_owned());
+            report.notes.push(
+                "send: the ledger has the rows of one viewer only, of the first that sent any".to_owned(),
+            );
         }
         let mut table = remote_table("viewer", remote.path, remote.clock_jumps);
         let of_frame = |(id, RemoteFrame { rows, error_ns, departure }): (u64, RemoteFrame)| {

@@ -45,6 +45,8 @@ pub(super) struct WhepSink {
     clock: Option<RtpClock>,
     /// True after the first packet, whose number is not 0 if a hop in front has dropped packets.
     has_begun: bool,
+    /// Number of the first frame whose last packet is not known to have left.
+    next_sent: u64,
     notes: Notes,
 }
 
@@ -73,8 +75,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     }
     let is_random = token.is_none();
     let coding = track.coding();
-    let sender =
-        WhepSender::new(SenderOptions { listen, token, coding, bit_rates: None }).map_err(net_error)?;
+    let sender = WhepSender::new(SenderOptions { listen, token, coding, bit_rates: track.bit_rates.clone() })
+        .map_err(net_error)?;
     // A path that receives the stream has its sender there already. The ledger has one other end.
     let _ = place.outcomes.remote.set(Arc::new(RemoteViewer(sender.ledger())));
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
@@ -100,6 +102,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         sequences: Sequences::new(coding),
         clock: None,
         has_begun: false,
+        next_sent: 0,
         notes: place.outcomes.notes.clone(),
     })
 }
@@ -117,6 +120,19 @@ impl WhepSink {
     }
 }
 
+impl WhepSink {
+    /// Moves the ends of frames in the ledger to the time at which their last packets left for the first viewer that got them.
+    fn end_sent(&mut self, out: &mut Out<'_>) {
+        let hop = out.hop();
+        for frame in self.sender.take_sent() {
+            if frame.number >= self.next_sent {
+                self.next_sent = frame.number + 1;
+                out.recorder().end_later(hop, frame.number, frame.sent_ns);
+            }
+        }
+    }
+}
+
 impl Stage for WhepSink {
     fn name(&self) -> &str {
         "send"
@@ -130,6 +146,7 @@ impl Stage for WhepSink {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.end_sent(out);
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
@@ -159,8 +176,8 @@ impl Stage for WhepSink {
             self.sender.on_request(move |request| {
                 let request = match request {
                     SenderRequest::Keyframe => Request::Keyframe,
-                    SenderRequest::Bandwidth(bits) => Request::BitRate(bits),
-                    SenderRequest::Congested(_) => return,
+                    SenderRequest::Bandwidth(bits) => Request::Bandwidth(bits),
+                    SenderRequest::Congested(is_congested) => Request::Congested(is_congested),
                 };
                 drop(upstream.send(request));
             });
@@ -168,8 +185,9 @@ impl Stage for WhepSink {
         Ok(())
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.sender.end(|| !signal::overdue());
+        self.end_sent(out);
         let counts = self.sender.counts();
         if counts.dropped > 0 {
             let all = counts.sent + counts.dropped;

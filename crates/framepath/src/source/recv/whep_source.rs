@@ -79,7 +79,16 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
     let remote = Arc::new(RemoteSender::new(receiver.ledger()));
     // Another one is there if this path is a branch of another.
     let _ = outcomes.remote.set(remote.clone());
-    Ok(WhepSource { receiver, track, run, next_seq: 0, remote, first_time: None, skips_to_key: false, outcomes })
+    Ok(WhepSource {
+        receiver,
+        track,
+        run,
+        next_seq: 0,
+        remote,
+        first_time: None,
+        skips_to_key: false,
+        outcomes,
+    })
 }
 
 impl WhepSource {
