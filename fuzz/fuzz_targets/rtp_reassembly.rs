@@ -14,7 +14,7 @@ fuzz_target!(|input: (bool, u8, Vec<(u16, u8, bool, Vec<u8>)>)| {
     let mut first = None;
     for (now, (seq, time, marker, payload)) in (0..).zip(packets) {
         let (seq, time, payload) = (seq.into(), time.into(), payload.into());
-        reassembly.push(RtpArrival { seq, time, marker, payload, arrived_ns: now });
+        reassembly.push(RtpArrival { seq, time, marker, number: None, payload, arrived_ns: now });
         while let Some(frame) = reassembly.poll(now) {
             assert!(*first.get_or_insert(frame.key));
         }

@@ -3,6 +3,7 @@
 
 use std::ffi::c_int;
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -67,6 +68,9 @@ pub struct TrackInfo {
     /// first packets. `format` is the expected format of the decoder's pictures; `None` if this
     /// format is unknown, or if framepath does not support it and so converts the pictures.
     pub stream: StreamInfo,
+    /// Lowest and highest bit rate of an encoder that follows requests, bits per second; `None` if no encoder of this program
+    /// makes the packets, or one of constant quality.
+    pub bit_rates: Option<RangeInclusive<u64>>,
     pub(crate) parameters: Arc<Parameters>,
 }
 
@@ -203,7 +207,7 @@ impl TrackInfo {
                 (*raw).extradata_size = size;
             }
             let stream = StreamInfo { format: pixel_format((*raw).format), ..stream };
-            Ok(TrackInfo { codec, stream, parameters: Arc::new(parameters) })
+            Ok(TrackInfo { codec, stream, bit_rates: None, parameters: Arc::new(parameters) })
         }
     }
 }

@@ -50,6 +50,7 @@ pub mod access_unit;
 pub mod buffer_request;
 pub mod colors;
 pub mod format;
+pub mod frame_number;
 mod framing;
 pub mod ledger;
 pub mod orientation;

@@ -12,8 +12,15 @@
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]
 
+mod clock;
+mod congestion;
+mod datagram_batch;
 mod error;
+mod frame_number;
 mod http_io;
+mod ledger_channel;
+mod ledger_exchange;
+mod ledger_message;
 mod lock;
 mod media_socket;
 mod packetizer;
@@ -23,15 +30,21 @@ mod random;
 mod reassembly;
 mod receiver;
 mod sender;
+mod sent_frame;
 mod viewer;
 mod wake_event;
 mod whep_client;
 mod whep_server;
 mod wrong_tokens;
 
+pub use clock::{ClockEstimator, ConvertedTime, PingStamps};
+pub use congestion::SenderRequest;
 pub use error::WebrtcError;
+pub use ledger_exchange::{LedgerExchange, RemoteFrame, RemoteLedger};
+pub use ledger_message::{FrameRows, RemoteHop, RemotePath, ledger_rows};
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
 pub use sender::{SenderCounts, SenderOptions, WhepSender};
+pub use sent_frame::SentFrame;

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! UDP socket of the video. All datagrams of this crate pass through it.
 
-use std::io;
+use std::cell::Cell;
+use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use framepath_os::net::set_receive_buffer;
+use framepath_os::net::{set_receive_buffer, set_segment_size};
 use framepath_os::time::now_ns;
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg_addr};
 
 use crate::error::WebrtcError;
 
@@ -25,7 +28,15 @@ pub(crate) struct Datagram<'a> {
 }
 
 /// UDP socket that never blocks.
-pub(crate) struct MediaSocket(UdpSocket);
+pub(crate) struct MediaSocket {
+    socket: UdpSocket,
+    /// Size into which the kernel cuts a longer send, bytes; 0: not at all.
+    segment: Cell<usize>,
+    /// False once the kernel has refused to cut a send.
+    takes_runs: Cell<bool>,
+    /// Number of system calls that sent something.
+    sends: Cell<u64>,
+}
 
 impl MediaSocket {
     /// Binds `address`; port 0 is a free port.
@@ -39,7 +50,9 @@ impl MediaSocket {
             let _ = set_receive_buffer(&socket, RECEIVE_BUFFER);
             Ok(socket)
         });
-        bound.map(MediaSocket).map_err(WebrtcError::io(format!("bind UDP {address}")))
+        let socket = bound.map_err(WebrtcError::io(format!("bind UDP {address}")))?;
+        let (segment, takes_runs, sends) = (Cell::new(0), Cell::new(true), Cell::new(0));
+        Ok(MediaSocket { socket, segment, takes_runs, sends })
     }
 
     /// Returns the address that the socket is bound to.
@@ -47,15 +60,63 @@ impl MediaSocket {
     /// # Errors
     /// From getsockname(2).
     pub(crate) fn local_addr(&self) -> Result<SocketAddr, WebrtcError> {
-        self.0.local_addr().map_err(WebrtcError::io("getsockname"))
+        self.socket.local_addr().map_err(WebrtcError::io("getsockname"))
     }
 
-    /// Sends one datagram. A datagram that the kernel does not take is lost, as if the network had lost it: the
-    /// receiver asks for it again.
-    pub(crate) fn send(&self, to: SocketAddr, bytes: &[u8]) {
-        if let Err(error) = self.0.send_to(bytes, to) {
-            log::trace!("send to {to}: {error}");
+    /// Sends datagrams of `segment` bytes, of which the last may be shorter, by one system call if the kernel can cut them
+    /// (UDP_SEGMENT). A datagram that the kernel does not take is lost, as if the network had lost it: the receiver asks for it again.
+    pub(crate) fn send_run(&self, to: SocketAddr, datagrams: &[Vec<u8>], segment: usize) {
+        // A shorter datagram passes whole. A longer one would be cut, also without company.
+        let is_ready = || {
+            let fits = if datagrams.len() == 1 {
+                segment <= self.segment.get()
+            } else {
+                segment == self.segment.get()
+            };
+            fits || self.cut(segment).is_ok()
+        };
+        if self.takes_runs.get() && is_ready() {
+            match self.send(to, datagrams) {
+                // A route or device that cannot do this, or whose datagrams are shorter: for example behind a VPN.
+                Err(error) if cannot_cut(&error) => {}
+                sent => return log_lost(to, sent),
+            }
         }
+        self.takes_runs.set(false);
+        log_lost(to, self.cut(0));
+        for datagram in datagrams.chunks(1) {
+            log_lost(to, self.send(to, datagram));
+        }
+    }
+
+    /// Sends the datagrams by one system call.
+    fn send(&self, to: SocketAddr, datagrams: &[Vec<u8>]) -> io::Result<()> {
+        let slices: Vec<IoSlice<'_>> = datagrams.iter().map(|datagram| IoSlice::new(datagram)).collect();
+        self.sends.set(self.sends.get() + 1);
+        let sent =
+            sendmsg_addr(&self.socket, &to, &slices, &mut SendAncillaryBuffer::default(), SendFlags::empty());
+        Ok(sent.map(|_| ())?)
+    }
+
+    /// Makes the kernel cut longer sends into datagrams of `segment` bytes.
+    fn cut(&self, segment: usize) -> io::Result<()> {
+        if self.segment.get() != segment {
+            set_segment_size(&self.socket, u16::try_from(segment).map_err(io::Error::other)?)?;
+            self.segment.set(segment);
+        }
+        Ok(())
+    }
+
+    /// Returns the number of system calls that sent something.
+    #[cfg(test)]
+    pub(crate) fn sends(&self) -> u64 {
+        self.sends.get()
+    }
+
+    /// Behaves from now on as if the kernel could not cut sends.
+    #[cfg(test)]
+    pub(crate) fn refuse_runs(&self) {
+        self.takes_runs.set(false);
     }
 
     /// Receives the next datagram into `buffer`; `None` if none is there.
@@ -67,7 +128,7 @@ impl MediaSocket {
         buffer: &'a mut [u8; LARGEST],
     ) -> Result<Option<Datagram<'a>>, WebrtcError> {
         loop {
-            match self.0.recv_from(buffer) {
+            match self.socket.recv_from(buffer) {
                 Ok((len, source)) => {
                     return Ok(Some(Datagram { source, bytes: &buffer[..len], arrived_ns: now_ns() }));
                 }
@@ -81,8 +142,20 @@ impl MediaSocket {
     }
 }
 
+/// Returns true if the kernel refused a send because it cannot cut it on this route.
+fn cannot_cut(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP))
+}
+
+fn log_lost(to: SocketAddr, sent: io::Result<()>) {
+    if let Err(error) = sent {
+        log::trace!("send to {to}: {error}");
+    }
+}
+
 impl AsFd for MediaSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::access_unit::{Coding, nals};
 use framepath_os::measure::meter;
+use framepath_os::time::now_ns;
 use str0m::unversioned::{H264Packetizer, Packetizer as PacketizePayload, Vp8Packetizer};
 
 use crate::error::WebrtcError;
 
 /// Largest RTP payload, bytes. With the headers of RTP and its extensions, SRTP, UDP and IPv6, a datagram stays below
 /// 1,280 bytes, which every IPv6 network carries.
-const LARGEST_PAYLOAD: usize = 1120;
+pub(crate) const LARGEST_PAYLOAD: usize = 1120;
 
 /// Frame as RTP payloads, which all viewers share.
 #[derive(Debug)]
@@ -28,6 +29,8 @@ pub struct PacketizedFrame {
     pub payloads: Vec<Arc<[u8]>>,
     /// Sum of the payloads' sizes, bytes.
     pub bytes: usize,
+    /// CLOCK_MONOTONIC time of the end of packetising, nanoseconds.
+    pub packetized_ns: u64,
 }
 
 /// Packetiser for the frames of one stream.
@@ -85,6 +88,6 @@ impl Packetizer {
             Ok(payloads)
         })?;
         let bytes = payloads.iter().map(|payload| payload.len()).sum();
-        Ok(PacketizedFrame { time, key, payloads, bytes })
+        Ok(PacketizedFrame { time, key, payloads, bytes, packetized_ns: now_ns() })
     }
 }

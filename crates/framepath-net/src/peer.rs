@@ -7,22 +7,40 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
+use framepath_os::time::now_ns;
 use openssl::sha::sha256;
+use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
+use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
 use str0m::crypto::{Fingerprint, from_feature_flags};
 use str0m::format::Codec;
-use str0m::media::{Direction, KeyframeRequestKind, MediaKind, Mid, Pt};
+use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::RtpWrite;
+use str0m::rtp::{Extension, ExtensionValues, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, Rtc};
 
+use crate::datagram_batch::DatagramBatch;
 use crate::error::WebrtcError;
+use crate::frame_number::{FrameNumber, frame_number_extension};
+use crate::ledger_channel::{LedgerChannel, LedgerStream};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
+
+/// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
+/// know, without a media description (`m=application`), which some servers refuse together with the whole offer.
+const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
+/// Number of the RTP header extension for the playout delay, in offers.
+const PLAYOUT_DELAY: u8 = 5;
+/// Number of the RTP header extension for the frame's number, in offers.
+const FRAME_NUMBER: u8 = 6;
+/// Part of the highest bit rate that the estimation looks for in the network. Frames leave faster than the bit rate on average.
+const SEARCHED: u64 = 2;
+/// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
+const LEAST_WAIT: Duration = Duration::from_micros(250);
 
 /// Event of a session.
 pub(crate) enum PeerEvent {
@@ -32,6 +50,15 @@ pub(crate) enum PeerEvent {
     Closed,
     /// The viewer asks for a keyframe.
     KeyframeRequest,
+    /// The RTP packet of the video with this sequence number, without its upper bits, was handed to the kernel for the first time. The
+    /// time, CLOCK_MONOTONIC nanoseconds, is from just before, so that the packet cannot arrive earlier.
+    Sent(u16, u64),
+    /// A data channel for the ledger is open.
+    LedgerOpen(LedgerStream),
+    /// A message about the ledger arrived.
+    LedgerMessage(Vec<u8>),
+    /// The network carries about this many bits per second; `None` if the viewer does not report arrivals.
+    Bandwidth(Option<u64>),
     /// An RTP packet of the video arrived.
     Packet {
         /// Sequence number, extended so that it never wraps.
@@ -39,6 +66,8 @@ pub(crate) enum PeerEvent {
         /// RTP timestamp, 90 kHz, extended so that it never wraps.
         time: u64,
         marker: bool,
+        /// Number of the frame at the sender; `None` if the packet has none.
+        number: Option<u64>,
         payload: Arc<[u8]>,
     },
 }
@@ -84,8 +113,14 @@ pub(crate) struct WebrtcPeer {
     mid: Mid,
     pt: Pt,
     coding: Coding,
+    /// Data channels for the ledger.
+    ledger: Vec<(ChannelId, LedgerStream)>,
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
+    batch: DatagramBatch,
+    /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits, and the times at which they were
+    /// ready, CLOCK_MONOTONIC nanoseconds.
+    batched: Vec<(u16, u64)>,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -100,12 +135,14 @@ fn coding_of(codec: Codec) -> Option<Coding> {
     }
 }
 
-/// Makes a session without media, with the candidate `local`.
+/// Makes a session without media, with the candidate `local`. With `highest_rate`, bits per second, it estimates the bandwidth for a
+/// video of at most this bit rate.
 fn new_rtc(
     codings: &[Coding],
     ice_lite: bool,
     identity: &Identity,
     local: SocketAddr,
+    highest_rate: Option<u64>,
     now: Instant,
 ) -> Result<Rtc, WebrtcError> {
     let mut rtc = Rtc::builder()
@@ -113,40 +150,48 @@ fn new_rtc(
         .set_crypto_provider(Arc::new(from_feature_flags()))
         .set_rtp_mode(true)
         .set_ice_lite(ice_lite)
+        .set_extension(PLAYOUT_DELAY, Extension::PlayoutDelay)
+        .set_extension(FRAME_NUMBER, frame_number_extension())
+        .enable_bwe(highest_rate.map(Bitrate::bps))
         .clear_codecs()
         .enable_h264(codings.contains(&Coding::H264))
         .enable_vp8(codings.contains(&Coding::Vp8))
         .build(now);
     let candidate = Candidate::host(local, "udp").map_err(description)?;
     rtc.add_local_candidate(candidate);
+    if let Some(rate) = highest_rate {
+        rtc.bwe().set_desired_bitrate(Bitrate::bps(SEARCHED * rate));
+    }
     Ok(rtc)
 }
 
 impl WebrtcPeer {
     /// Accepts a viewer's offer for a video of this codec. The viewer reaches the socket at `local`, and has the certificate with
-    /// the SHA-256 `viewer`; without it, the one that the offer names. Returns the session, and the answer's text.
+    /// the SHA-256 `viewer`; without it, the one that the offer names. `highest_rate` is the highest bit rate of a video that follows
+    /// the network. Returns the session, and the answer's text.
     ///
     /// # Errors
     /// The offer is not valid, or the viewer cannot receive the codec.
     pub(crate) fn accept(
         offer: &str,
         viewer: Option<[u8; FINGERPRINT]>,
-        coding: Coding,
+        (coding, highest_rate): (Coding, Option<u64>),
         identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
+        let has_ledger = exchanges_ledger(offer);
         let offer = SdpOffer::from_sdp_string(offer).map_err(|error| {
             // Its text has addresses of this process, which are none of the viewer's business.
             log::debug!("offer: {error}");
             description("not a session description")
         })?;
         let now = Instant::now();
-        let mut rtc = new_rtc(&[coding], true, identity, local, now)?;
+        let mut rtc = new_rtc(&[coding], true, identity, local, highest_rate, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
         if let Some(viewer) = viewer {
             pin(&mut rtc, viewer);
         }
-        let answer = answer.to_sdp_string();
+        let mut answer = answer.to_sdp_string();
         // str0m lists its media only by their identifiers, which are in its answer.
         let mut mids = answer.lines().filter_map(|line| line.strip_prefix("a=mid:")).map(Mid::from);
         let is_video = |mid: &Mid| {
@@ -161,7 +206,23 @@ impl WebrtcPeer {
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
+        let batch = DatagramBatch::default();
+        let mut peer = WebrtcPeer {
+            rtc,
+            local,
+            mid,
+            pt,
+            coding,
+            ledger: Vec::new(),
+            deadline: now,
+            batch,
+            batched: Vec::new(),
+        };
+        if has_ledger {
+            peer.start_ledger(false);
+            add_ledger_attribute(&mut answer);
+        }
+        Ok((peer, answer))
     }
 
     /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
@@ -177,11 +238,14 @@ impl WebrtcPeer {
     ) -> Result<WebrtcPeer, WebrtcError> {
         let codings = [Coding::H264, Coding::Vp8];
         let now = Instant::now();
-        let mut rtc = new_rtc(&codings, false, identity, local, now)?;
+        let mut rtc = new_rtc(&codings, false, identity, local, None, now)?;
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
-        let answer = exchange(offer.to_sdp_string())?;
+        let mut offer = offer.to_sdp_string();
+        add_ledger_attribute(&mut offer);
+        let answer = exchange(offer)?;
+        let has_ledger = exchanges_ledger(&answer);
         let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
         if let Some(sender) = sender {
@@ -190,7 +254,57 @@ impl WebrtcPeer {
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
-        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now })
+        let batch = DatagramBatch::default();
+        let mut peer = WebrtcPeer {
+            rtc,
+            local,
+            mid,
+            pt,
+            coding,
+            ledger: Vec::new(),
+            deadline: now,
+            batch,
+            batched: Vec::new(),
+        };
+        if has_ledger {
+            peer.start_ledger(true);
+        }
+        Ok(peer)
+    }
+
+    /// Opens the data channels for the ledger. One end begins the association.
+    fn start_ledger(&mut self, begins: bool) {
+        let mut direct = self.rtc.direct_api();
+        direct.start_sctp(begins);
+        for (number, stream) in (0..).zip(LedgerStream::ALL) {
+            let (ordered, reliability) = match stream {
+                LedgerStream::Clock => (false, Reliability::MaxRetransmits { retransmits: 0 }),
+                LedgerStream::Rows => (true, Reliability::Reliable),
+            };
+            let (label, negotiated) = (stream.label().to_owned(), Some(number));
+            let config = ChannelConfig { label, ordered, reliability, negotiated, protocol: String::new() };
+            self.ledger.push((direct.create_data_channel(config), stream));
+        }
+    }
+
+    /// Queues the messages of `ledger`, which [`drive`](WebrtcPeer::drive) sends. Returns true if there were any. A message for which
+    /// there is no room is lost.
+    pub(crate) fn write_messages(&mut self, ledger: &mut LedgerChannel) -> bool {
+        let mut has_any = false;
+        while let Some((stream, message)) = ledger.poll(now_ns()) {
+            has_any |= self.write_ledger(stream, &message);
+        }
+        has_any
+    }
+
+    /// Queues a message about the ledger, which [`drive`](WebrtcPeer::drive) sends. Returns false if there is no room for it.
+    fn write_ledger(&mut self, stream: LedgerStream, message: &[u8]) -> bool {
+        let id = self.ledger.iter().find(|(_, known)| *known == stream).map(|(id, _)| *id);
+        let written = guarded(|| {
+            let channel = id.and_then(|id| self.rtc.channel(id));
+            channel.map_or(Ok(false), |mut channel| Ok(channel.write(true, message)?))
+        });
+        written.unwrap_or(false)
     }
 
     /// Returns the codec of the video.
@@ -226,9 +340,27 @@ impl WebrtcPeer {
         })
     }
 
-    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends.
-    pub(crate) fn write(&mut self, seq: u64, time: u32, marker: bool, payload: Arc<[u8]>, now: Instant) {
+    /// Queues an RTP packet, which [`drive`](WebrtcPeer::drive) sends. The first packet of a frame has the frame's number.
+    pub(crate) fn write(
+        &mut self,
+        seq: u64,
+        (number, time): (Option<u64>, u32),
+        marker: bool,
+        payload: Arc<[u8]>,
+        now: Instant,
+    ) {
+        // Browsers would otherwise keep frames to smooth their times.
+        let at_once = Some(MediaTime::ZERO);
+        let mut values = ExtensionValues {
+            play_delay_min: at_once,
+            play_delay_max: at_once,
+            ..ExtensionValues::default()
+        };
+        if let Some(number) = number {
+            values.user_values.set(FrameNumber(number));
+        }
         let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
+        let write = write.ext_vals(values);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
             stream.write_rtp(write);
         }
@@ -260,28 +392,81 @@ impl WebrtcPeer {
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
         guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+        let mut is_idle = true;
         loop {
             match guarded(|| Ok(self.rtc.poll_output()?))? {
                 Output::Timeout(at) => {
-                    self.deadline = at;
+                    // The pacer lets one packet pass at a time.
+                    if at <= now && !std::mem::replace(&mut is_idle, true) {
+                        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+                        continue;
+                    }
+                    self.deadline = at.max(now + LEAST_WAIT);
+                    self.batch.flush(socket);
+                    self.batched.drain(..).for_each(|(seq, ready_ns)| take(PeerEvent::Sent(seq, ready_ns)));
                     return Ok(());
                 }
-                Output::Transmit(transmit) => socket.send(transmit.destination, &transmit.contents),
+                Output::Transmit(transmit) => {
+                    is_idle = false;
+                    self.batched.extend(self.seq_of(&transmit.contents).map(|seq| (seq, now_ns())));
+                    self.batch.push(socket, transmit.destination, transmit.contents.into());
+                }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
                 Output::Event(Event::Closed) => take(PeerEvent::Closed),
                 Output::Event(Event::KeyframeRequest(_)) => take(PeerEvent::KeyframeRequest),
+                Output::Event(Event::ChannelOpen(id, label)) => {
+                    // A browser opens the channels by their labels.
+                    let by_label = LedgerStream::ALL.into_iter().find(|stream| stream.label() == label);
+                    let known = self.ledger.iter().find(|(known, _)| *known == id).map(|(_, stream)| *stream);
+                    let is_new = |stream: &LedgerStream| self.ledger.iter().all(|(_, known)| known != stream);
+                    if let Some(stream) = by_label.filter(is_new) {
+                        self.ledger.push((id, stream));
+                    }
+                    if let Some(stream) = known.or(by_label) {
+                        take(PeerEvent::LedgerOpen(stream));
+                    }
+                }
+                Output::Event(Event::ChannelData(message)) => {
+                    if self.ledger.iter().any(|(id, _)| *id == message.id) {
+                        take(PeerEvent::LedgerMessage(message.data));
+                    }
+                }
                 Output::Event(Event::RtpPacket(packet)) => {
                     // Empty packets are padding.
                     if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
                         let (seq, time) = (*packet.seq_no, packet.time.numer());
                         let (marker, payload) = (packet.header.marker, packet.payload);
-                        take(PeerEvent::Packet { seq, time, marker, payload });
+                        let number = packet.header.ext_vals.user_values.get::<FrameNumber>();
+                        let number = number.map(|FrameNumber(number)| *number);
+                        take(PeerEvent::Packet { seq, time, marker, number, payload });
                     }
+                }
+                Output::Event(Event::EgressBitrateEstimate(BweKind::Twcc { estimate, can_probe })) => {
+                    take(PeerEvent::Bandwidth(can_probe.then(|| estimate.as_u64())));
                 }
                 Output::Event(_) => {}
             }
         }
     }
+
+    /// Returns the sequence number of a datagram to be sent if it is an RTP packet of the video. Packets that are sent again
+    /// have another payload type. The header is not encrypted.
+    fn seq_of(&self, datagram: &[u8]) -> Option<u16> {
+        let [first, second, high, low, ..] = *datagram else { return None };
+        let is_video = first >> 6 == 2 && second & 0x7f == *self.pt;
+        is_video.then(|| u16::from_be_bytes([high, low]))
+    }
+}
+
+/// Returns true if the end that made this session description exchanges its ledger.
+fn exchanges_ledger(description: &str) -> bool {
+    description.lines().any(|line| line.trim_end() == LEDGER_ATTRIBUTE)
+}
+
+/// Adds the attribute to the last media of a session description.
+fn add_ledger_attribute(description: &mut String) {
+    description.push_str(LEDGER_ATTRIBUTE);
+    description.push_str("\r\n");
 }
 
 /// Returns the first payload type of the video that both ends know, and its codec. H.264 has packetisation mode 1.
@@ -320,7 +505,8 @@ mod tests {
         let local = sockets[0].local_addr().unwrap();
         let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
             let local = sockets[1].local_addr()?;
-            let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, Coding::H264, sender, local)?;
+            let (peer, answer) =
+                WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, None), sender, local)?;
             accepted = Some(peer);
             Ok(answer)
         });
@@ -346,6 +532,25 @@ mod tests {
             sleep(Duration::from_millis(1));
         }
         (ends, connected)
+    }
+
+    #[test]
+    fn both_ends_agree_on_feedback_about_arrivals_and_on_the_playout_delay() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+        let mut texts = Vec::new();
+        let offered = WebrtcPeer::offer(None, &viewer, local, |offer| {
+            let rates = (Coding::H264, Some(8_000_000));
+            let (_, answer) = WebrtcPeer::accept(&offer, None, rates, &sender, local)?;
+            texts = vec![offer, answer.clone()];
+            Ok(answer)
+        });
+        assert!(offered.is_ok());
+        for text in texts {
+            for part in ["playout-delay", "transport-wide-cc-extensions", " transport-cc"] {
+                assert!(text.contains(part), "{part}: {text}");
+            }
+        }
     }
 
     #[test]

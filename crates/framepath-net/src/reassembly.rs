@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::access_unit::{Coding, nals};
+use framepath_model::frame_number::{frame_number, is_frame_number};
 use framepath_os::measure::meter;
 use str0m::format::CodecExtra;
 use str0m::unversioned::{Depacketizer, H264Depacketizer, Vp8Depacketizer};
@@ -30,6 +31,8 @@ pub struct RtpArrival {
     pub time: u64,
     /// Marker bit: true for the last packet of a frame.
     pub marker: bool,
+    /// Number of the frame at the sender; `None` if the packet has none.
+    pub number: Option<u64>,
     /// Payload.
     pub payload: Arc<[u8]>,
     /// CLOCK_MONOTONIC time of the arrival, nanoseconds.
@@ -47,6 +50,10 @@ pub struct ReassembledFrame {
     pub key: bool,
     /// CLOCK_MONOTONIC time of the arrival of the frame's first packet, nanoseconds.
     pub arrived_ns: u64,
+    /// CLOCK_MONOTONIC time of the arrival of the frame's last packet, nanoseconds: of the one that came last.
+    pub complete_ns: u64,
+    /// Number of the frame at the sender; `None` if the sender does not give it.
+    pub number: Option<u64>,
 }
 
 /// Losses of a stream.
@@ -64,6 +71,8 @@ struct PartialFrame {
     time: u64,
     bytes: Vec<u8>,
     arrived_ns: u64,
+    complete_ns: u64,
+    number: Option<u64>,
     depacketizer: Box<dyn Depacketizer + Send>,
     /// True if a packet is missing, or the payloads are not valid.
     broken: bool,
@@ -189,7 +198,7 @@ impl Reassembly {
 
     /// Adds the next packet in order to its frame, which is ready if the packet is its last.
     fn take(&mut self, packet: RtpArrival) {
-        let RtpArrival { time, marker, payload, arrived_ns, .. } = packet;
+        let RtpArrival { time, marker, number, payload, arrived_ns, .. } = packet;
         if self.partial.as_ref().is_some_and(|partial| partial.time != time) {
             // A sender may leave out the marker.
             self.at_boundary = self.partial.as_ref().is_some_and(|partial| !partial.broken);
@@ -201,12 +210,18 @@ impl Reassembly {
             time,
             bytes: Vec::new(),
             arrived_ns,
+            complete_ns: arrived_ns,
+            number: None,
             depacketizer: match coding {
                 Coding::H264 => Box::<H264Depacketizer>::default(),
                 _ => Box::<Vp8Depacketizer>::default(),
             },
             broken: !at_boundary && !begins_frame(coding, &payload, behind_loss),
         });
+        // A packet in front may have been sent again.
+        partial.arrived_ns = partial.arrived_ns.min(arrived_ns);
+        partial.complete_ns = partial.complete_ns.max(arrived_ns);
+        partial.number = partial.number.or(number);
         if !partial.broken {
             let PartialFrame { bytes, depacketizer, .. } = partial;
             let is_valid = meter::copy(payload.len(), || {
@@ -222,7 +237,11 @@ impl Reassembly {
 
     /// Ends the partial frame, which is ready if it is whole and can be decoded.
     fn finish_frame(&mut self) {
-        let Some(PartialFrame { time, bytes, arrived_ns, broken, .. }) = self.partial.take() else { return };
+        let Some(PartialFrame { time, bytes, arrived_ns, complete_ns, number, broken, .. }) =
+            self.partial.take()
+        else {
+            return;
+        };
         if broken || bytes.is_empty() {
             self.lose_frame();
             return;
@@ -236,7 +255,8 @@ impl Reassembly {
             return;
         }
         (self.needs_key, self.has_begun) = (false, true);
-        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns });
+        let number = number.or_else(|| frame_number(self.coding, &bytes));
+        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, complete_ns, number });
     }
 
     fn lose_frame(&mut self) {
@@ -251,7 +271,8 @@ fn begins_frame(coding: Coding, payload: &[u8], behind_loss: bool) -> bool {
     let begins_unit = |kind: u8, bytes: &[u8]| match kind {
         // The first bit behind the header of a slice is 1 for the first slice of a picture (`first_mb_in_slice` is 0).
         1 => bytes.first().is_some_and(|byte| byte & 0x80 != 0),
-        6 => !behind_loss,
+        // The sender's frame number is in front of the first slice, and only parameter sets may be in front of it.
+        6 => !behind_loss || is_frame_number(bytes),
         // A sequence parameter set, which every keyframe has, or a delimiter.
         7 | 9 => true,
         _ => false,
@@ -316,6 +337,7 @@ mod tests {
                     seq: packets.len() as u64 + 1,
                     time,
                     marker,
+                    number: None,
                     payload,
                     arrived_ns: 0,
                 });
@@ -421,7 +443,14 @@ mod tests {
                 // The first half of frame 1.
                 if (number, at) != (1, 0) {
                     let (marker, payload) = (at == 1, payload.clone());
-                    reassembly.push(RtpArrival { seq, time: number, marker, payload, arrived_ns: 0 });
+                    reassembly.push(RtpArrival {
+                        seq,
+                        time: number,
+                        marker,
+                        number: None,
+                        payload,
+                        arrived_ns: 0,
+                    });
                 }
                 got.extend(
                     std::iter::from_fn(|| reassembly.poll(0))
@@ -475,7 +504,7 @@ mod tests {
             let coding = if vp8 { Coding::Vp8 } else { Coding::H264 };
             let mut reassembly = Reassembly::new(coding, 5).unwrap();
             for (at, (seq, time, marker, payload)) in packets.into_iter().enumerate() {
-                reassembly.push(RtpArrival { seq, time, marker, payload: payload.into(), arrived_ns: 0 });
+                reassembly.push(RtpArrival { seq, time, marker, number: None, payload: payload.into(), arrived_ns: 0 });
                 while reassembly.poll(at as u64).is_some() {}
             }
             while reassembly.finish().is_some() {}

@@ -16,6 +16,8 @@ use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
+use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::pairing::PairingCode;
@@ -65,6 +67,8 @@ struct ReceiverShared {
     stopped: AtomicBool,
     lost_packets: AtomicU64,
     lost_frames: AtomicU64,
+    /// Exchange of the ledgers with the sender.
+    ledger: Arc<LedgerExchange>,
 }
 
 /// Frames that wait for the caller.
@@ -120,12 +124,14 @@ impl WhepReceiver {
             stopped: AtomicBool::new(false),
             lost_packets: AtomicU64::new(0),
             lost_frames: AtomicU64::new(0),
+            ledger: Arc::default(),
         });
         let (coding, server) = (peer.coding(), client.server);
         let session = ReceiverSession {
             shared: shared.clone(),
             reassembly: Reassembly::new(coding, latency_ns)?,
             peer,
+            ledger: LedgerChannel::new(shared.ledger.clone()),
             socket,
             client,
             resource,
@@ -173,6 +179,11 @@ impl WhepReceiver {
         !inbox.frames.is_empty() || inbox.ended.is_some()
     }
 
+    /// Returns the exchange of the ledgers with the sender.
+    pub fn ledger(&self) -> Arc<LedgerExchange> {
+        self.shared.ledger.clone()
+    }
+
     /// Returns the losses so far.
     pub fn counts(&self) -> ReassemblyCounts {
         ReassemblyCounts {
@@ -199,6 +210,7 @@ struct ReceiverSession {
     shared: Arc<ReceiverShared>,
     reassembly: Reassembly,
     peer: WebrtcPeer,
+    ledger: LedgerChannel,
     socket: MediaSocket,
     client: WhepClient,
     /// Path of the session at the server.
@@ -221,6 +233,7 @@ impl ReceiverSession {
             self.deliver(frame);
         }
         self.count();
+        self.ledger.finish();
         let sender_ended = matches!(received, Ok(true));
         lock(&self.shared.inbox).ended = Some(received.map(|_| ()));
         (self.notify)();
@@ -245,6 +258,7 @@ impl ReceiverSession {
                     closed |= self.drive(now, arrival.arrived_ns)?;
                 }
             }
+            self.shared.ledger.take_outgoing().into_iter().for_each(|frame| self.ledger.push(frame));
             let now = Instant::now();
             closed |= self.drive(now, now_ns())?;
             let is_new = self.reassemble();
@@ -268,7 +282,7 @@ impl ReceiverSession {
             if needs_key {
                 deadline = deadline.min(self.next_request);
             }
-            if let Some(at_ns) = self.reassembly.deadline_ns() {
+            for at_ns in self.reassembly.deadline_ns().into_iter().chain(self.ledger.deadline_ns()) {
                 deadline = deadline.min(now + Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             }
             wait(&self.shared.wake, &self.socket, PollFlags::IN, Some(deadline))?;
@@ -277,14 +291,27 @@ impl ReceiverSession {
 
     /// Lets the session work. Returns true if the sender has ended it.
     fn drive(&mut self, now: Instant, arrived_ns: u64) -> Result<bool, WebrtcError> {
+        let mut closed = self.drive_peer(now, arrived_ns)?;
+        if self.peer.write_messages(&mut self.ledger) {
+            closed |= self.drive_peer(now, arrived_ns)?;
+        }
+        Ok(closed)
+    }
+
+    fn drive_peer(&mut self, now: Instant, arrived_ns: u64) -> Result<bool, WebrtcError> {
         let mut closed = false;
-        let reassembly = &mut self.reassembly;
+        let (reassembly, ledger) = (&mut self.reassembly, &mut self.ledger);
         self.peer.drive(now, &self.socket, |event| match event {
             PeerEvent::Closed => closed = true,
-            PeerEvent::Packet { seq, time, marker, payload } => {
-                reassembly.push(RtpArrival { seq, time, marker, payload, arrived_ns });
+            PeerEvent::Packet { seq, time, marker, number, payload } => {
+                reassembly.push(RtpArrival { seq, time, marker, number, payload, arrived_ns });
             }
-            PeerEvent::Connected | PeerEvent::KeyframeRequest => {}
+            PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
+            PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
+            PeerEvent::Connected
+            | PeerEvent::KeyframeRequest
+            | PeerEvent::Sent(..)
+            | PeerEvent::Bandwidth(_) => {}
         })?;
         Ok(closed)
     }

@@ -4,8 +4,10 @@
 //! One thread has the UDP socket and all sessions. Another has the HTTP server, with a thread for each connection. The
 //! caller's thread packetises, and never waits for the network.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
 use std::sync::{Arc, Mutex};
@@ -14,15 +16,20 @@ use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use framepath_model::access_unit::Coding;
+use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
+use crate::congestion::{CongestionControl, SenderRequest};
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
+use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
 use crate::media_socket::{LARGEST, MediaSocket};
 use crate::packetizer::{PacketizedFrame, Packetizer};
 use crate::pairing::{FINGERPRINT, PairingCode};
 use crate::peer::{Identity, WebrtcPeer};
 use crate::random::{random_bytes, random_id};
+use crate::sent_frame::SentFrame;
 use crate::viewer::ViewerSession;
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_server::WhepServer;
@@ -42,6 +49,9 @@ const CLOSING: Duration = Duration::from_millis(200);
 /// stream.
 const MOST_RECEIVED: usize = 256;
 
+/// Maximum number of frames whose times are kept for [`WhepSender::take_sent`]; the oldest are forgotten.
+const MOST_SENT: usize = 4096;
+
 /// Settings of a sender.
 #[derive(Clone, Debug)]
 pub struct SenderOptions {
@@ -51,6 +61,9 @@ pub struct SenderOptions {
     pub token: Option<String>,
     /// Codec of the frames.
     pub coding: Coding,
+    /// Lowest and highest bit rate of an encoder that follows [`SenderRequest::Bandwidth`], bits per second. `None` for a stream
+    /// that does not follow the network: its bandwidth is not estimated, and it leaves at a fixed pace.
+    pub bit_rates: Option<RangeInclusive<u64>>,
 }
 
 /// Counts of a sender.
@@ -67,7 +80,8 @@ pub struct SenderCounts {
 
 /// Message to the thread that has the sessions.
 pub(crate) enum SenderCommand {
-    Frame(Arc<PacketizedFrame>),
+    /// A frame and its number.
+    Frame(Arc<PacketizedFrame>, u64),
     /// A viewer's offer, and the address of this computer to which the viewer has sent it.
     Offer {
         offer: String,
@@ -99,8 +113,9 @@ pub(crate) enum OfferRefused {
     Unavailable,
 }
 
-/// Function of the caller.
+/// Functions of the caller.
 type Notify = Box<dyn Fn() + Send>;
+type NotifyRequest = Box<dyn Fn(SenderRequest) + Send>;
 
 /// Part of a sender that its threads share.
 pub(crate) struct SenderShared {
@@ -118,10 +133,26 @@ pub(crate) struct SenderShared {
     viewers: AtomicU64,
     sent: AtomicU64,
     dropped: AtomicU64,
+    /// Exchange of the ledgers with the viewers.
+    ledger: Arc<LedgerExchange>,
+    /// Frames that have left since [`WhepSender::take_sent`].
+    sent_frames: Mutex<VecDeque<SentFrame>>,
     /// Function that is called when the number of viewers changes.
     on_change: Mutex<Option<Notify>>,
-    /// Function that asks the encoder for a keyframe.
-    on_keyframe_request: Mutex<Option<Notify>>,
+    /// Function that passes on requests to the encoder.
+    on_request: Mutex<Option<NotifyRequest>>,
+}
+
+impl SenderShared {
+    fn add_sent(&self, frames: impl ExactSizeIterator<Item = SentFrame>) {
+        if frames.len() == 0 {
+            return;
+        }
+        let mut sent = lock(&self.sent_frames);
+        sent.extend(frames);
+        let surplus = sent.len().saturating_sub(MOST_SENT);
+        sent.drain(..surplus);
+    }
 }
 
 /// Handle by which HTTP connections send commands.
@@ -154,7 +185,7 @@ impl WhepSender {
     /// # Errors
     /// WebRTC cannot carry the codec; the address cannot be bound; or a thread or a descriptor could not be made.
     pub fn new(options: SenderOptions) -> Result<WhepSender, WebrtcError> {
-        let SenderOptions { listen, token, coding } = options;
+        let SenderOptions { listen, token, coding, bit_rates } = options;
         let packetizer = Packetizer::new(coding)?;
         let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
         listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
@@ -181,8 +212,10 @@ impl WhepSender {
             viewers: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
+            ledger: Arc::default(),
+            sent_frames: Mutex::default(),
             on_change: Mutex::new(None),
-            on_keyframe_request: Mutex::new(None),
+            on_request: Mutex::new(None),
         });
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
@@ -195,8 +228,11 @@ impl WhepSender {
             identity,
             port: address.port(),
             viewers: Vec::new(),
+            next_viewer: 0,
             wants_keyframe: false,
             next_keyframe_request: Instant::now(),
+            highest_rate: bit_rates.as_ref().map(|rates| *rates.end()),
+            congestion: bit_rates.map(CongestionControl::new),
             ends: None,
         };
         sender.spawn("whep", move || server.run())?;
@@ -236,23 +272,29 @@ impl WhepSender {
         *lock(&self.commands.shared.on_change) = Some(Box::new(change));
     }
 
-    /// Sends the frame `bytes` with the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
+    /// Returns the exchange of the ledgers with the viewers. The rows given to it end with the hand-over of a frame to
+    /// [`send`](WhepSender::send); the last hop of the path is the way through the sender's thread, whose row the sender adds.
+    pub fn ledger(&self) -> Arc<LedgerExchange> {
+        self.commands.shared.ledger.clone()
+    }
+
+    /// Sends the frame `bytes` with this number and the RTP timestamp `time` to all viewers. Returns at once. H.264 has start codes,
     /// and parameter sets in front of each keyframe.
     ///
     /// # Errors
     /// The packetiser rejects the bytes.
-    pub fn send(&mut self, bytes: &[u8], time: u32) -> Result<(), WebrtcError> {
+    pub fn send(&mut self, bytes: &[u8], number: u64, time: u32) -> Result<(), WebrtcError> {
         let frame = self.packetizer.packetize(bytes, time)?;
         if !frame.payloads.is_empty() {
-            self.commands.send(SenderCommand::Frame(Arc::new(frame)));
+            self.commands.send(SenderCommand::Frame(Arc::new(frame), number));
         }
         Ok(())
     }
 
-    /// Sets the function that is called, on another thread and at most twice a second, when a viewer needs a keyframe. A need from
-    /// before the call is not forgotten.
-    pub fn on_keyframe_request(&self, request: impl Fn() + Send + 'static) {
-        *lock(&self.commands.shared.on_keyframe_request) = Some(Box::new(request));
+    /// Sets the function that is called, on another thread, for each request to the encoder: for a keyframe at most twice a second, and
+    /// with [`SenderOptions::bit_rates`] for what the network carries. Needs from before the call are not forgotten.
+    pub fn on_request(&self, request: impl Fn(SenderRequest) + Send + 'static) {
+        *lock(&self.commands.shared.on_request) = Some(Box::new(request));
         self.commands.shared.wake.set();
     }
 
@@ -271,6 +313,12 @@ impl WhepSender {
         let SenderShared { viewers, sent, dropped, .. } = &*self.commands.shared;
         let [viewers, sent, dropped] = [viewers, sent, dropped].map(|count| count.load(Ordering::Relaxed));
         SenderCounts { viewers, sent, dropped }
+    }
+
+    /// Returns the times of the frames that have left since the last call, an entry for each frame and viewer, in order for each
+    /// viewer. At most 4096 are kept.
+    pub fn take_sent(&self) -> Vec<SentFrame> {
+        lock(&self.commands.shared.sent_frames).drain(..).collect()
     }
 
     fn stop_server(&self) {
@@ -320,9 +368,14 @@ struct SenderSessions {
     identity: Identity,
     port: u16,
     viewers: Vec<ViewerSession>,
+    /// Number of the next viewer.
+    next_viewer: u64,
     /// True if a viewer needs a keyframe that was not requested yet.
     wants_keyframe: bool,
     next_keyframe_request: Instant,
+    /// Highest bit rate of the encoder, bits per second; `None` for a stream that does not follow the network.
+    highest_rate: Option<u64>,
+    congestion: Option<CongestionControl>,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
     ends: Option<Instant>,
 }
@@ -334,16 +387,20 @@ impl SenderSessions {
             let now = Instant::now();
             let is_closed = self.take_commands(commands, now);
             self.take_datagrams();
+            for frame in self.shared.ledger.take_outgoing() {
+                self.viewers.iter_mut().for_each(|viewer| viewer.ledger.push_packetized(frame.clone()));
+            }
             if is_closed {
                 self.viewers.iter_mut().for_each(ViewerSession::close);
                 self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
             }
             let now = Instant::now();
             for viewer in &mut self.viewers {
-                viewer.drive(now, &self.socket);
+                viewer.drive(now, now_ns(), &self.socket);
                 self.wants_keyframe |= viewer.take_keyframe_request();
             }
             self.request_keyframe(now);
+            self.report_congestion();
             self.count();
             if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
                 return;
@@ -363,9 +420,18 @@ impl SenderSessions {
         if !self.wants_keyframe || now < self.next_keyframe_request {
             return;
         }
-        if let Some(request) = &*lock(&self.shared.on_keyframe_request) {
-            request();
+        if let Some(request) = &*lock(&self.shared.on_request) {
+            request(SenderRequest::Keyframe);
             (self.wants_keyframe, self.next_keyframe_request) = (false, now + KEYFRAME_INTERVAL);
+        }
+    }
+
+    /// Tells the encoder what the networks of the viewers carry.
+    fn report_congestion(&mut self) {
+        let request = lock(&self.shared.on_request);
+        if let (Some(congestion), Some(request)) = (&mut self.congestion, &*request) {
+            let networks = self.viewers.iter().filter_map(ViewerSession::network);
+            congestion.update(networks).for_each(request);
         }
     }
 
@@ -373,8 +439,9 @@ impl SenderSessions {
     fn take_commands(&mut self, commands: &CommandReceiver<SenderCommand>, now: Instant) -> bool {
         loop {
             match commands.try_recv() {
-                Ok(SenderCommand::Frame(frame)) => {
-                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame));
+                Ok(SenderCommand::Frame(frame, number)) => {
+                    self.congestion.iter_mut().for_each(|congestion| congestion.measure_interval(frame.time));
+                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame, number));
                 }
                 Ok(SenderCommand::Offer { offer, viewer, local, reply }) => {
                     let accepted = self.accept(&offer, viewer, local);
@@ -415,7 +482,8 @@ impl SenderSessions {
         }
         let id = random_id().map_err(|_| OfferRefused::Unavailable)?;
         let local = SocketAddr::new(local, self.port);
-        let accepted = WebrtcPeer::accept(offer, viewer, self.coding, &self.identity, local);
+        let accepted =
+            WebrtcPeer::accept(offer, viewer, (self.coding, self.highest_rate), &self.identity, local);
         let (peer, answer) = accepted.map_err(|error| match error {
             WebrtcError::Description(text) => OfferRefused::Invalid(text),
             error => {
@@ -423,7 +491,9 @@ impl SenderSessions {
                 OfferRefused::Invalid("the offer is not possible".to_owned())
             }
         })?;
-        self.viewers.push(ViewerSession::new(id.clone(), viewer, peer));
+        let ledger = LedgerChannel::new(self.shared.ledger.clone());
+        self.viewers.push(ViewerSession::new(id.clone(), self.next_viewer, viewer, peer, ledger));
+        self.next_viewer += 1;
         Ok(AcceptedOffer { id, answer })
     }
 
@@ -439,7 +509,7 @@ impl SenderSessions {
                         is_receiver.then_some(viewer)
                     });
                     if let Some(viewer) = viewer {
-                        viewer.drive(now, &self.socket);
+                        viewer.drive(now, arrival.arrived_ns, &self.socket);
                     }
                 }
                 Ok(None) => return,
@@ -454,6 +524,7 @@ impl SenderSessions {
     /// Removes viewers that are gone, and counts the others.
     fn count(&mut self) {
         for viewer in &mut self.viewers {
+            self.shared.add_sent(viewer.take_sent());
             let (sent, dropped) = viewer.take_frames();
             self.shared.sent.fetch_add(sent, Ordering::Relaxed);
             self.shared.dropped.fetch_add(dropped, Ordering::Relaxed);
@@ -490,7 +561,7 @@ mod tests {
 
     fn sender() -> WhepSender {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264 }).unwrap()
+        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264, bit_rates: None }).unwrap()
     }
 
     #[test]

@@ -5,18 +5,31 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use framepath_os::time::now_ns;
+
+use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
 use crate::media_socket::{Datagram, MediaSocket};
-use crate::packetizer::PacketizedFrame;
+use crate::packetizer::{LARGEST_PAYLOAD, PacketizedFrame};
 use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
+use crate::sent_frame::{Departures, SentFrame};
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
 /// keyframe.
 const MOST_QUEUED: usize = 16 << 20;
-/// Bytes that leave at once, and the time to the next bytes: 256 Mbit/s. A keyframe that leaves all at once overflows the
+/// Longest time that the frames in a viewer's queue need. Further ones are dropped as those that do not fit.
+const MOST_BACKLOG: Duration = Duration::from_secs(1);
+/// Pace of the packets where the bandwidth is not estimated, bits per second. A keyframe that leaves all at once overflows the
 /// buffers of switches and receivers.
-const BURST: (usize, Duration) = (16_000, Duration::from_micros(500));
+const FIXED_PACE: u64 = 256_000_000;
+/// Pace of the packets by the estimated bandwidth. On a network that is faster than the stream, the estimate is at least twice the
+/// highest bit rate, and a frame of average size leaves in a third of the time to the next one. On a slower one, a faster pace would
+/// only fill the network's queues, which the estimation takes for congestion.
+const PACE_BY_ESTIMATE: f64 = 1.5;
+/// Time from a burst of packets to the next one, and the smallest size of a burst, bytes.
+const BURST: (Duration, f64) = (Duration::from_micros(500), 8.0 * LARGEST_PAYLOAD as f64);
 /// Time without a datagram after which a viewer counts as gone. WebRTC's ends send several each second.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Longest time from the offer to the end of the handshake.
@@ -27,6 +40,7 @@ const LINGER: Duration = Duration::from_millis(250);
 /// Frame of which not all packets have been sent.
 struct QueuedFrame {
     frame: Arc<PacketizedFrame>,
+    number: u64,
     /// Index of the next packet.
     next: usize,
 }
@@ -45,6 +59,8 @@ enum ViewerProgress {
 pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
+    /// Number of the viewer, for [`SentFrame`].
+    number: u64,
     /// SHA-256 of the viewer's certificate, if the viewer has proved it before the session.
     pub(crate) proved: Option<[u8; FINGERPRINT]>,
     peer: WebrtcPeer,
@@ -61,6 +77,10 @@ pub(crate) struct ViewerSession {
     /// True if the sender has to ask its encoder for a keyframe.
     wants_keyframe: bool,
     next_seq: u64,
+    /// Estimated bandwidth, bits per second; `None` if it is not known.
+    bandwidth: Option<u64>,
+    /// Number of packets that the session has not sent.
+    unsent: u16,
     /// Time at which the next packets may leave.
     next_burst: Instant,
     heard: Instant,
@@ -70,13 +90,24 @@ pub(crate) struct ViewerSession {
     /// Number of frames that were sent, and of those that were dropped after the first, since
     /// [`take_frames`](ViewerSession::take_frames).
     frames: (u64, u64),
+    departures: Departures,
+    pub(crate) ledger: LedgerChannel,
+    /// Frames that have left since [`take_sent`](ViewerSession::take_sent).
+    sent: Vec<SentFrame>,
 }
 
 impl ViewerSession {
-    pub(crate) fn new(id: String, proved: Option<[u8; FINGERPRINT]>, peer: WebrtcPeer) -> ViewerSession {
+    pub(crate) fn new(
+        id: String,
+        number: u64,
+        proved: Option<[u8; FINGERPRINT]>,
+        peer: WebrtcPeer,
+        ledger: LedgerChannel,
+    ) -> ViewerSession {
         let now = Instant::now();
         ViewerSession {
             id,
+            number,
             proved,
             peer,
             began: now,
@@ -89,11 +120,16 @@ impl ViewerSession {
             wants_keyframe: false,
             // Not 0, because a missing first packet is then visible.
             next_seq: 1,
+            bandwidth: None,
+            unsent: 0,
             next_burst: now,
             heard: now,
             closes: None,
             ends: false,
             frames: (0, 0),
+            departures: Departures::default(),
+            ledger,
+            sent: Vec::new(),
         }
     }
 
@@ -127,20 +163,28 @@ impl ViewerSession {
         std::mem::take(&mut self.frames)
     }
 
+    /// Returns the frames that have left since the last call.
+    pub(crate) fn take_sent(&mut self) -> std::vec::Drain<'_, SentFrame> {
+        self.sent.drain(..)
+    }
+
     /// Queues a frame, or drops it if the queue is full or the viewer waits for a keyframe.
-    pub(crate) fn push(&mut self, frame: &Arc<PacketizedFrame>) {
+    pub(crate) fn push(&mut self, frame: &Arc<PacketizedFrame>, number: u64) {
         if !self.is_watching() {
             return;
         }
-        let is_full = self.queued_bytes + frame.bytes > MOST_QUEUED && !self.queue.is_empty();
+        let is_slow = self.network().is_some_and(|network| network.backlog > MOST_BACKLOG);
+        let is_full = is_slow || self.queued_bytes + frame.bytes > MOST_QUEUED && !self.queue.is_empty();
         if is_full || self.needs_key && !frame.key {
             self.frames.1 += u64::from(self.has_begun);
-            (self.needs_key, self.wants_keyframe) = (true, true);
+            self.needs_key = true;
+            // Not earlier, because it would have to wait, and all other viewers get it, too.
+            self.wants_keyframe |= self.queue.is_empty();
             return;
         }
         (self.needs_key, self.has_begun) = (false, true);
         self.queued_bytes += frame.bytes;
-        self.queue.push_back(QueuedFrame { frame: frame.clone(), next: 0 });
+        self.queue.push_back(QueuedFrame { frame: frame.clone(), number, next: 0 });
     }
 
     /// Ends the stream: sends the queued frames, and closes the session.
@@ -174,8 +218,9 @@ impl ViewerSession {
         }
     }
 
-    /// Sends the packets that are due, and lets the session work.
-    pub(crate) fn drive(&mut self, now: Instant, socket: &MediaSocket) {
+    /// Sends the packets that are due, and lets the session work. The last datagram arrived at `arrived_ns`, CLOCK_MONOTONIC
+    /// nanoseconds.
+    pub(crate) fn drive(&mut self, now: Instant, arrived_ns: u64, socket: &MediaSocket) {
         if self.is_gone() {
             return;
         }
@@ -183,12 +228,10 @@ impl ViewerSession {
             self.write_burst(now);
         }
         let mut events = (false, false, false);
-        let driven = self.peer.drive(now, socket, |event| match event {
-            PeerEvent::Connected => events.0 = true,
-            PeerEvent::Closed => events.1 = true,
-            PeerEvent::KeyframeRequest => events.2 = true,
-            PeerEvent::Packet { .. } => {}
-        });
+        let mut driven = self.drive_peer(now, arrived_ns, socket, &mut events);
+        if driven.is_ok() && self.peer.write_messages(&mut self.ledger) {
+            driven = self.drive_peer(now, arrived_ns, socket, &mut events);
+        }
         if let Err(error) = driven {
             self.fail(&error);
             return;
@@ -223,11 +266,43 @@ impl ViewerSession {
         }
     }
 
+    /// Lets the session work. Sets the members of `events` if it has connected, has closed, or asks for a keyframe.
+    fn drive_peer(
+        &mut self,
+        now: Instant,
+        arrived_ns: u64,
+        socket: &MediaSocket,
+        events: &mut (bool, bool, bool),
+    ) -> Result<(), WebrtcError> {
+        let (departures, sent, ledger) = (&mut self.departures, &mut self.sent, &mut self.ledger);
+        let (bandwidth, unsent, next_seq) = (&mut self.bandwidth, &mut self.unsent, self.next_seq as u16);
+        self.peer.drive(now, socket, |event| match event {
+            PeerEvent::Connected => events.0 = true,
+            PeerEvent::Closed => events.1 = true,
+            PeerEvent::KeyframeRequest => events.2 = true,
+            PeerEvent::Sent(seq, ready_ns) => {
+                *unsent = next_seq.wrapping_sub(seq).wrapping_sub(1);
+                if let Some(frame) = departures.sent(seq, ready_ns) {
+                    ledger.push_departure(frame);
+                    sent.push(frame);
+                }
+            }
+            PeerEvent::Bandwidth(bits) => *bandwidth = bits,
+            PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
+            PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
+            PeerEvent::Packet { .. } => {}
+        })
+    }
+
     /// Returns the time at which [`drive`](ViewerSession::drive) has to be called if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
         let mut deadline = self.peer.deadline().min(self.heard + SILENCE);
         if self.is_connecting() {
             deadline = deadline.min(self.began + HANDSHAKE);
+        }
+        if let Some(at_ns) = self.ledger.deadline_ns() {
+            let left = Duration::from_nanos(at_ns.saturating_sub(now_ns()));
+            deadline = deadline.min(Instant::now() + left);
         }
         if self.is_watching() && !self.queue.is_empty() {
             deadline = deadline.min(self.next_burst);
@@ -238,25 +313,57 @@ impl ViewerSession {
         deadline
     }
 
+    /// Returns what is known of the viewer's network; `None` if its bandwidth is not estimated.
+    pub(crate) fn network(&self) -> Option<ViewerNetwork> {
+        let estimate = self.bandwidth.filter(|_| self.is_watching())?;
+        let seconds = |bytes: usize, pace: f64| bytes as f64 * 8.0 / pace;
+        // The session sends at its own pace, about the estimate, what is more than its bursts.
+        let unsent = seconds(usize::from(self.unsent) * LARGEST_PAYLOAD, estimate.max(1) as f64);
+        let backlog = Duration::from_secs_f64(seconds(self.queued_bytes, self.pace()) + unsent);
+        Some(ViewerNetwork { estimate, backlog })
+    }
+
+    /// Returns the pace of the packets, bits per second.
+    fn pace(&self) -> f64 {
+        self.bandwidth.map_or(FIXED_PACE as f64, |bits| bits.max(1) as f64 * PACE_BY_ESTIMATE)
+    }
+
     fn write_burst(&mut self, now: Instant) {
-        let mut left = BURST.0;
+        let pace = self.pace();
+        let most = (pace / 8.0 * BURST.0.as_secs_f64()).max(BURST.1) as usize;
+        let mut written = 0;
         while let Some(queued) = self.queue.front_mut() {
-            let PacketizedFrame { time, payloads, bytes, .. } = &*queued.frame;
-            while let Some(payload) = payloads.get(queued.next) {
-                if payload.len() > left && left < BURST.0 {
-                    self.next_burst = now + BURST.1;
-                    return;
-                }
-                left = left.saturating_sub(payload.len());
-                queued.next += 1;
-                let marker = queued.next == payloads.len();
-                self.peer.write(self.next_seq, *time, marker, payload.clone(), now);
-                self.next_seq += 1;
+            let PacketizedFrame { time, payloads, bytes, packetized_ns, .. } = &*queued.frame;
+            if queued.next == 0 {
+                let frame = SentFrame {
+                    number: queued.number,
+                    time: *time,
+                    viewer: self.number,
+                    packetized_ns: *packetized_ns,
+                    began_ns: 0,
+                    sent_ns: 0,
+                    bytes: *bytes,
+                    packets: payloads.len(),
+                };
+                self.departures.push(self.next_seq, frame);
             }
-            self.queued_bytes -= bytes;
+            while let Some(payload) = payloads.get(queued.next).filter(|_| written < most) {
+                let number = (queued.next == 0).then_some(queued.number);
+                queued.next += 1;
+                written += payload.len();
+                let marker = queued.next == payloads.len();
+                self.peer.write(self.next_seq, (number, *time), marker, payload.clone(), now);
+                self.next_seq += 1;
+                self.unsent = self.unsent.saturating_add(1);
+            }
+            if queued.next < payloads.len() {
+                break;
+            }
             self.queue.pop_front();
             self.frames.0 += 1;
         }
+        self.queued_bytes -= written;
+        self.next_burst = now + Duration::from_secs_f64(written as f64 * 8.0 / pace);
     }
 
     fn fail(&mut self, error: &WebrtcError) {

@@ -4,6 +4,7 @@
 //! Both are in the file that implements a built-in part. A program adds its own by a
 //! [`Registry`](crate::Registry).
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -36,6 +37,13 @@ pub(crate) enum Make {
     Tee,
 }
 
+/// What is known of the packets of an encoder before the first of them.
+pub(crate) struct EncodedStream {
+    pub(crate) codec: Codec,
+    /// Lowest and highest bit rate, bits per second; `None` for constant quality.
+    pub(crate) bit_rates: Option<RangeInclusive<u64>>,
+}
+
 /// A source, stage, sink or link that path text can name.
 #[derive(Clone)]
 pub(crate) struct Element {
@@ -46,9 +54,9 @@ pub(crate) struct Element {
     pub(crate) task: Option<Arc<FindTask>>,
     /// True if the element decodes: the input is packets, and the output is frames.
     pub(crate) decodes: bool,
-    /// Function that returns the codec of the element's packets for a hop; `None` for a hop that emits what it
+    /// Function that returns what is known of the element's packets for a hop; `None` for a hop that emits what it
     /// takes, or frames.
-    pub(crate) encodes: fn(&Hop) -> Option<Codec>,
+    pub(crate) encodes: fn(&Hop) -> Option<EncodedStream>,
     /// Function that returns the minimum number of the element's frames that the hops behind hold while
     /// the element waits for a slot of its pool. The watchdog ignores a worker's report of such a wait
     /// while the hops hold fewer.
@@ -119,8 +127,8 @@ impl Element {
         Element { decodes: true, ..self }
     }
 
-    /// Sets the function that returns the codec of the packets that the element makes of frames for a hop.
-    pub(crate) fn encoding(self, encodes: fn(&Hop) -> Option<Codec>) -> Element {
+    /// Sets the function that returns what is known of the packets that the element makes of frames for a hop.
+    pub(crate) fn encoding(self, encodes: fn(&Hop) -> Option<EncodedStream>) -> Element {
         Element { encodes, ..self }
     }
 

@@ -9,7 +9,7 @@ use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::sync::queue::Leaky;
 
-use crate::element::{HopPlace, LeastOut, Make};
+use crate::element::{EncodedStream, HopPlace, LeastOut, Make};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, Session, Spec, Task};
@@ -173,8 +173,10 @@ impl Pipeline {
         if element.decodes {
             pipeline.track = None;
         }
-        if let Some(codec) = (element.encodes)(hop) {
-            pipeline.track = Some(TrackInfo::from_codec(codec, UNKNOWN_STREAM)?);
+        if let Some(EncodedStream { codec, bit_rates }) = (element.encodes)(hop) {
+            let mut track = TrackInfo::from_codec(codec, UNKNOWN_STREAM)?;
+            track.bit_rates = bit_rates;
+            pipeline.track = Some(track);
         }
         Ok(pipeline)
     }

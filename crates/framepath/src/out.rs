@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
+use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
@@ -13,6 +14,7 @@ use crate::item::Item;
 use crate::recorder::{Gap, Recorder, Stretch};
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
+use crate::row_tap::RowTap;
 use crate::stage::{HopRole, Stage};
 
 /// A stage at its index in the path.
@@ -71,6 +73,8 @@ pub(crate) struct ThreadContext {
     ended_behind: Cell<u16>,
     /// Number of the last request that the source got; 0 before the first.
     pub(crate) source_asked: Cell<u64>,
+    /// Collector of the run's rows for another machine; `None` without one.
+    pub(crate) tap: Option<Arc<RowTap>>,
 }
 
 impl ThreadContext {
@@ -90,6 +94,7 @@ impl ThreadContext {
             holds: Cell::new(false),
             ended_behind: Cell::new(u16::MAX),
             source_asked: Cell::new(0),
+            tap: None,
         }
     }
 
@@ -300,6 +305,11 @@ impl<'a> Out<'a> {
         self.recorder.birth_at_last()
     }
 
+    /// Writes the last row of a frame that this stage drops because of congestion.
+    pub(crate) fn dropped_by_congestion(&mut self, meta: &FrameMeta) {
+        self.recorder.close(self.hop, meta, flag::DROPPED | flag::CONGESTED);
+    }
+
     /// Records that frame `seq` stays inside this stage for now. The thread's work since the last
     /// [`mark`](Out::mark), push or hold counts for this frame.
     pub fn hold(&mut self, seq: u64) {
@@ -333,6 +343,11 @@ impl<'a> Out<'a> {
     /// which another thread will write.
     pub(crate) fn cut(&mut self, seq: u64) -> Stretch {
         self.recorder.cut(self.hop, seq)
+    }
+
+    /// Returns the index of this stage's hop in the path.
+    pub(crate) fn hop(&self) -> u16 {
+        self.hop
     }
 
     /// Returns the thread's recorder, for links and sources that write their rows themselves.

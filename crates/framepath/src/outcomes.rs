@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::damage::DamageLog;
 use crate::host::WorkerStats;
 use crate::notes::Notes;
+use crate::row_tap::RemoteEnd;
 
 /// Counts and notes that hops write and the run's report reads. Clones share the counts and notes.
 #[derive(Clone, Default)]
@@ -19,6 +20,8 @@ pub(crate) struct Outcomes {
     /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
     /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub(crate) missed: Arc<AtomicU64>,
+    /// Number of frames that were dropped in front of an encoder, because the network is slower than the stream.
+    pub(crate) congested: Arc<AtomicU64>,
     /// Counters of the `play` sink; empty if the path has none.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
     /// True if the source's container or codec is an unusual one, for which the source chose a worker by itself.
@@ -30,6 +33,8 @@ pub(crate) struct Outcomes {
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
     /// Counters of the source's connections to the network; all 0 for a source that does not count them.
     pub(crate) network: Arc<NetworkStats>,
+    /// Other end of the path's network stream that has a ledger of its own; empty if the path has none.
+    pub(crate) remote: Arc<OnceLock<Arc<dyn RemoteEnd>>>,
 }
 
 /// Counters of a source that reads from the network. The source's thread writes them; any thread may read them,

@@ -5,10 +5,12 @@
 //! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
 //! rows: touching all rows at the start would cost a short run more.
 
+mod late_end;
 mod spans;
 mod stretch;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use framepath_model::ledger::{Cause, Row, Span, SpanPlace, flag};
 use framepath_model::stream::FrameMeta;
@@ -20,6 +22,7 @@ use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
 use crate::helper::{HelperInfo, HelperKind};
+use crate::row_tap::RowTap;
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;
@@ -86,6 +89,8 @@ pub(crate) struct Recorder {
     /// Number of bytes copied in the whole run: by the thread, and, except at level `off`, by the worker whose frames
     /// it receives.
     copied_bytes: u64,
+    /// Collector that gets a copy of each row; `None` if no other machine needs them.
+    tap: Option<Arc<RowTap>>,
 }
 
 impl Recorder {
@@ -114,7 +119,13 @@ impl Recorder {
             without_frame: Vec::new(),
             spans: SpanLog::new(most),
             copied_bytes: 0,
+            tap: None,
         }
+    }
+
+    /// Lets `tap` get a copy of each further row.
+    pub(crate) fn set_tap(&mut self, tap: Option<Arc<RowTap>>) {
+        self.tap = tap;
     }
 
     /// Returns the ledger's level of this run.
@@ -240,6 +251,10 @@ impl Recorder {
         row.flags = flags;
         row.hop = hop;
         row.thread = thread;
+        if let Some(tap) = &self.tap {
+            let last = self.next.checked_sub(1).unwrap_or(self.most - 1);
+            tap.record(&self.rows[last]);
+        }
     }
 
     #[inline(never)]
@@ -540,6 +555,9 @@ impl Recorder {
     #[inline]
     fn write(&mut self, row: Row) {
         *self.next_row() = row;
+        if let Some(tap) = &self.tap {
+            tap.record(&row);
+        }
     }
 
     /// Returns the next row, empty, for the caller to fill, and counts the row.

@@ -14,6 +14,7 @@ use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
 use crate::outcomes::{NetworkStats, Played};
 use crate::recorder::Recorded;
+use crate::remote::RemoteReport;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,6 +221,9 @@ pub struct Report {
     /// Number of frames that the source's device dropped or damaged, by the gaps in the driver's frame numbers.
     /// 0 for a source without a device, and for `v4l2` with `io=read`.
     pub missed: u64,
+    /// Number of frames that were dropped in front of an encoder, because encoded frames waited for a network that is slower than
+    /// the stream ([`Request::Congested`](crate::Request::Congested)).
+    pub congested: u64,
     /// Losses of the source's connection to the network.
     pub network: NetworkReport,
     /// Damage of the decoded streams, after which the run continued.
@@ -258,6 +262,8 @@ pub struct Report {
     /// Notes for the user, one line each: those of sources, stages and sinks in this process, and those about
     /// missing layers of the workers' sandboxes. Notes are not errors.
     pub notes: Vec<String>,
+    /// Ledger of the other end of the path's network stream, whose rows are in [`rows`](Report::rows), too; `None` without one.
+    pub remote: Option<RemoteReport>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
     /// Error of a thread of the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
@@ -298,8 +304,9 @@ impl Report {
     /// ([`Report::damage`]), except the files of an image sequence that give no picture.
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
+        let source = || self.hops[self.own_hops().start].text.clone();
         if self.missed > 0 {
-            let hop = self.hops[0].text.clone();
+            let hop = source();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
         }
         let NetworkReport { lost, lost_frames, reconnects, gap_ns } = self.network;
@@ -309,13 +316,13 @@ impl Report {
         };
         for (count, reason) in [packets, (reconnects, LossReason::Disconnected { gap_ns })] {
             if count > 0 {
-                losses.push(Loss { hop: self.hops[0].text.clone(), count, first: None, reason });
+                losses.push(Loss { hop: source(), count, first: None, reason });
             }
         }
         // `damage=skip` also leaves out whole pictures that were in the decoder.
         let without_picture = self.damage.undecodable.saturating_add(self.damage.skipped);
         if self.is_sequence && without_picture > 0 {
-            let (hop, count) = (self.hops[0].text.clone(), without_picture);
+            let (hop, count) = (source(), without_picture);
             losses.push(Loss { hop, count, first: None, reason: LossReason::NoPicture });
         }
         for worker in &self.workers {
@@ -375,6 +382,8 @@ impl Report {
     /// [`hops_cpu_ns`](Report::hops_cpu_ns).
     pub fn other_cpu_ns(&self, digest: &Digest) -> Option<i64> {
         let hops = self.hops_cpu_ns(digest);
+        // The hops of another machine are not in `cpu_ns`.
+        let hops = &hops[self.own_hops()];
         let known: u64 = hops.iter().flatten().sum();
         // A service's processes are not in `cpu_ns`, but their hops have what they reported.
         let served = |worker: &WorkerReport| worker.reported_cpu_ns.saturating_sub(worker.cpu_ns);
@@ -393,7 +402,11 @@ impl Report {
         for frame in self.rows.chunk_by(|a, b| a.seq == b.seq) {
             let ended = frame.iter().any(|r| r.has(flag::LAST) || r.has(flag::DROPPED));
             let has = |hop: u16| frame.binary_search_by_key(&hop, |row| row.hop).is_ok();
-            let is_gapless = frame.iter().all(|row| hops.parent(row.hop).is_none_or(has));
+            // The rows of another machine may be missing.
+            let own = |hop: &u16| self.own_hops().contains(&usize::from(*hop));
+            let in_front = |row: &Row| hops.parent(row.hop).filter(own);
+            let is_gapless =
+                frame.iter().filter(|row| own(&row.hop)).all(|row| in_front(row).is_none_or(has));
             if ended && is_gapless {
                 whole.extend_from_slice(frame);
             }

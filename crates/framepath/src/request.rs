@@ -27,6 +27,11 @@ pub enum Request {
     Keyframe,
     /// Encode at this bit rate, bits per second.
     BitRate(u64),
+    /// Encode at no more than this bit rate, bits per second: the network carries no more. A higher one ends the limit. An encoder has
+    /// a lowest bit rate of its own.
+    Bandwidth(u64),
+    /// True: drop frames before they are encoded, because encoded ones wait for the network; false: no longer.
+    Congested(bool),
     /// End the run, like [`Stop`](crate::Stop). No hop sees this request.
     Stop,
 }
@@ -39,8 +44,10 @@ impl Request {
 
     /// True if `later` makes this request obsolete while it waits.
     pub(crate) fn is_replaced_by(&self, later: &Request) -> bool {
-        use Request::{BitRate, Keyframe};
-        matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
+        use Request::{Bandwidth, BitRate, Congested, Keyframe};
+        let pair = (self, later);
+        matches!(pair, (Keyframe, Keyframe) | (BitRate(_), BitRate(_)) | (Bandwidth(_), Bandwidth(_)))
+            || matches!(pair, (Congested(_), Congested(_)))
     }
 }
 

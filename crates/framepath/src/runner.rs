@@ -20,12 +20,14 @@ use crate::error::RunError;
 use crate::host::{CollectInput, WorkerOutput, WorkerStats};
 use crate::options::Options;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
+use crate::outcomes::Outcomes;
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
+use crate::row_tap::RowTap;
 use crate::source::Source;
 use crate::stage::HopRole;
 use ended::Ended;
@@ -79,7 +81,12 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let delivery = |thread: &RequestThread| options.delivery(requests.clone(), thread.mailbox.clone());
+        let tap = row_tap(&outcomes, options, &hops, &threads);
+        let delivery = |thread: &RequestThread| {
+            let mut context = options.delivery(requests.clone(), thread.mailbox.clone());
+            context.tap.clone_from(&tap);
+            context
+        };
         let deliveries: Vec<_> = request_threads.iter().map(delivery).collect();
         requests.begin(request_threads, options.stop.clone());
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -103,6 +110,7 @@ impl Pipeline {
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
+            congested: outcomes.congested.load(Ordering::Relaxed),
             network: NetworkReport::of(&outcomes.network),
             damage: outcomes.damage.damage(),
             is_sequence: outcomes.is_sequence.load(Ordering::Relaxed),
@@ -119,6 +127,7 @@ impl Pipeline {
             helpers: Vec::new(),
             overwritten: 0,
             notes,
+            remote: None,
             interrupted: signal::interrupted() || options.stop.is_requested(),
             error: None,
         };
@@ -141,6 +150,9 @@ impl Pipeline {
         }
         if expects_frames {
             report.fail_without_frames();
+        }
+        if let Some(tap) = tap {
+            tap.finish(&mut report);
         }
         log::info!("pipeline ended: {} frames, {} dropped", report.frames, report.dropped);
         if let Some(error) = &report.error {
@@ -177,6 +189,17 @@ impl Pipeline {
         }
         Ok(())
     }
+}
+
+/// Makes the collector of rows for the other end of the path's network stream; `None` without such an end or without a ledger.
+fn row_tap(
+    outcomes: &Outcomes,
+    options: &Options,
+    hops: &[HopInfo],
+    threads: &[String],
+) -> Option<Arc<RowTap>> {
+    let end = outcomes.remote.get().filter(|_| options.level != Level::Off)?;
+    Some(Arc::new(RowTap::new(end.clone(), hops, threads)))
 }
 
 /// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a queue or worker.
@@ -301,7 +324,7 @@ fn produce(
     let Some((mut segment, delivery)) = segment else {
         return Ended::default();
     };
-    let mut recorder = recorder(0, options);
+    let mut recorder = recorder(0, options, &delivery);
     let chain = &mut segment.chain;
     let delivery = &delivery;
     let mut failure = None;
@@ -352,7 +375,7 @@ fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &
     // Made first and so dropped last, because other values may write when they are dropped.
     let _interruptible = (signal::interruptible(), options.stop.enter());
     let ThreadSegment { input, mut chain, .. } = segment;
-    let mut recorder = recorder(number, options);
+    let mut recorder = recorder(number, options, delivery);
     let failure = match input {
         None => return Ended::new(chain, recorder, delivery, None),
         Some(SegmentInput::Queue(link, receiver)) => {
@@ -584,11 +607,13 @@ pub(crate) fn drain(
     failure
 }
 
-fn recorder(number: usize, options: &Options) -> Recorder {
+fn recorder(number: usize, options: &Options, delivery: &ThreadContext) -> Recorder {
     if let Some(cpu) = options.cpus.get(number) {
         // An error is ignored: the machine may have fewer CPUs than the caller assumed, and the run works
         // without pinning.
         let _ = affinity::pin_to(*cpu);
     }
-    Recorder::new(options.level, number as u16, options.rows)
+    let mut recorder = Recorder::new(options.level, number as u16, options.rows);
+    recorder.set_tap(delivery.tap.clone());
+    recorder
 }

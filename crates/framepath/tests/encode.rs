@@ -233,6 +233,73 @@ fn the_bit_rate_follows_requests() {
 }
 
 #[test]
+fn the_bandwidth_limits_the_bit_rate_down_to_the_lowest() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("noise.mkv").to_str().unwrap().to_owned();
+    let noise = "color=gray:s=320x180:r=30:d=4,noise=alls=40:allf=t,format=yuv420p";
+    ffmpeg(&["-f", "lavfi", "-i", noise, "-c:v", "ffv1", &file]);
+    let source = format!("file {file} ! decode host=inline");
+    for codec in ["h264", "vp8"] {
+        let encode = format!("encode {codec} bitrate=1600k min_bitrate=400k gop=inf");
+        // The second one is far below the lowest, and the last one above the highest.
+        let requests = [(9, 1_500_000), (39, 1_000), (79, 1_000_000_000)];
+        let requests = requests.map(|(at, bits)| (at, Request::Bandwidth(bits)));
+        let records = encoded(&source, &encode, &requests);
+        let bytes =
+            |from: usize, to: usize| records[from..to].iter().map(|record| record.2.len()).sum::<usize>();
+        let (high, low, again) = (bytes(10, 40), bytes(50, 80), bytes(90, 120));
+        assert!(high > 2 * low && again > 2 * low, "{codec}: {high}, {low}, {again} bytes");
+        assert!(low > 400_000 / 8 / 2, "{codec}: {low} bytes in a second");
+        let keys: Vec<u64> = records.iter().filter(|(_, key, _)| *key).map(|(seq, ..)| *seq).collect();
+        // VP8's encoder is opened again, but not for the small change.
+        let expected: &[u64] = if codec == "h264" { &[0] } else { &[0, 40, 80] };
+        assert_eq!(keys, expected, "{codec}");
+    }
+}
+
+/// Stage that passes items on, and ends the congestion behind an item.
+struct EndCongestion {
+    at: u64,
+    requests: Requests,
+}
+
+impl Stage for EndCongestion {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        if item.meta().seq == self.at {
+            self.requests.send(Request::Congested(false)).unwrap();
+        }
+        out.push(item)
+    }
+}
+
+#[test]
+fn frames_are_dropped_in_front_of_the_encoder_during_congestion() {
+    let records = Arc::default();
+    let requests = vec![(10, Request::Congested(true))];
+    let sink = RequestingSink { requests, received: Arc::default(), records: Arc::clone(&records) };
+    let pipeline = Pipeline::parse(TEST).unwrap();
+    let end = EndCongestion { at: 20, requests: pipeline.requests() };
+    let report = pipeline
+        .stage(end)
+        .append("encode h264 gop=inf")
+        .unwrap()
+        .sink(sink)
+        .run(&Options::default())
+        .unwrap();
+    let seqs: Vec<u64> = records.lock().unwrap().iter().map(|record: &PacketRecord| record.0).collect();
+    assert_eq!(seqs, (0..=10).chain(21..40).collect::<Vec<_>>());
+    assert_eq!((report.congested, report.dropped, report.losses().len()), (10, 0, 0));
+    let dropped = report.rows.iter().filter(|row| row.has(flag::DROPPED | flag::CONGESTED));
+    assert_eq!(dropped.map(|row| row.seq).collect::<Vec<_>>(), (11..=20).collect::<Vec<_>>());
+    let note = "encode: dropped 10 frames before they were encoded, because of congestion";
+    assert!(report.notes.iter().any(|line| line.starts_with(note)), "{:?}", report.notes);
+}
+
+#[test]
 fn a_repeated_file_and_a_seek_restart_the_stream() {
     let folder = tempfile::tempdir().unwrap();
     let file = video(&folder, 1);

@@ -20,12 +20,32 @@ pub fn vp8(folder: &Path) -> PathBuf {
     make(folder, "clip.webm", &["-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-b:v", "2M"])
 }
 
+/// Makes a clip in `folder` that needs as many bits as its encoder may spend.
+pub fn noise(folder: &Path) -> PathBuf {
+    let source = "color=gray:size=320x180:rate=25,noise=alls=40:allf=t";
+    make_of(folder, "noise.mkv", source, &["-c:v", "ffv1"])
+}
+
 fn make(folder: &Path, name: &str, coding: &[&str]) -> PathBuf {
+    make_of(folder, name, "testsrc2=size=320x180:rate=25", coding)
+}
+
+fn make_of(folder: &Path, name: &str, source: &str, coding: &[&str]) -> PathBuf {
     let clip = folder.join(name);
-    let source = format!("testsrc2=size=320x180:rate=25:duration={}", FRAMES / 25);
+    let frames = FRAMES.to_string();
     let group = GROUP.to_string();
-    let file = ["-pix_fmt", "yuv420p", "-g", &group, "-keyint_min", &group, clip.to_str().unwrap()];
-    framepath_testkit::ffmpeg(&[&["-f", "lavfi", "-i", &source][..], coding, &file].concat());
+    let file = [
+        "-frames:v",
+        &frames,
+        "-pix_fmt",
+        "yuv420p",
+        "-g",
+        &group,
+        "-keyint_min",
+        &group,
+        clip.to_str().unwrap(),
+    ];
+    framepath_testkit::ffmpeg(&[&["-f", "lavfi", "-i", source][..], coding, &file].concat());
     clip
 }
 

@@ -3,6 +3,8 @@
 //! addresses are on the loopback interface.
 
 mod clip;
+mod encoders;
+mod ledgers;
 mod losses;
 mod proxy;
 mod refusals;
@@ -24,6 +26,13 @@ framepath_testkit::tests!(
     refusals::wrong_arguments_are_errors_that_say_what_is_right,
     sharing::a_screen_is_shown_on_another,
     sharing::codes_that_are_wrong_show_nothing,
+    encoders::ten_viewers_cost_one_encoding,
+    encoders::a_late_viewer_of_a_gradual_refresh_gets_a_keyframe,
+    encoders::a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it,
+    ledgers::both_ends_have_the_whole_table,
+    ledgers::frames_are_matched_without_user_data,
+    ledgers::clocks_a_day_apart_agree,
+    ledgers::an_end_without_a_ledger_gives_no_rows,
     losses::a_lost_packet_is_sent_again,
     losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
 );

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Proxy between a viewer and a sender: passes on the WHEP request with another port for the video, and the datagrams
-//! of that port without some of them. Keeps their order.
+//! of that port without some of them, or at a limited rate. Keeps their order.
 
+use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval of looks at the end of the test.
 const INTERVAL: Duration = Duration::from_millis(50);
@@ -24,6 +25,17 @@ impl Proxy {
     /// Starts the proxy of the sender at `port`; it drops the first packet of the frame with number `frame`, from 0,
     /// but not the packet that is sent again.
     pub fn start(port: u16, frame: usize) -> Proxy {
+        Proxy::with(port, move |socket, stop| pass_datagrams(&socket, port, frame, &stop))
+    }
+
+    /// Starts the proxy of the sender at `port`; the way to the viewer carries `bits` per second, and its queue `queue_ms` milliseconds
+    /// of this. Further datagrams are dropped.
+    pub fn slow(port: u16, bits: u32, queue_ms: u64) -> Proxy {
+        let queue = Duration::from_millis(queue_ms);
+        Proxy::with(port, move |socket, stop| pass_slowly(&socket, port, bits.into(), queue, &stop))
+    }
+
+    fn with(port: u16, relay: impl FnOnce(UdpSocket, Arc<AtomicBool>) -> u64 + Send + 'static) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let own = socket.local_addr().unwrap().port();
@@ -31,7 +43,7 @@ impl Proxy {
         thread::spawn(move || pass_request(&listener, port, own));
         let done = Arc::<AtomicBool>::default();
         let stop = done.clone();
-        let relay = thread::spawn(move || pass_datagrams(&socket, port, frame, &stop));
+        let relay = thread::spawn(move || relay(socket, stop));
         Proxy { url, done, relay }
     }
 
@@ -105,6 +117,42 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, frame: usize, done: &AtomicBool
         }
         // Fails once the viewer has ended.
         let _ = socket.send_to(bytes, viewer.unwrap());
+    }
+    dropped
+}
+
+fn pass_slowly(socket: &UdpSocket, port: u16, bits: f64, queue: Duration, done: &AtomicBool) -> u64 {
+    let sender = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let (mut viewer, mut dropped, mut bytes) = (None, 0, vec![0; 65_536]);
+    // Datagrams on their way, each with the time of its arrival.
+    let mut waiting = VecDeque::<(Instant, Vec<u8>)>::new();
+    let mut idle_from = Instant::now();
+    while !done.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        let due = waiting.iter().take_while(|(at, _)| *at <= now).count();
+        for (_, datagram) in waiting.drain(..due) {
+            // Fails once the viewer has ended.
+            let _ = socket.send_to(&datagram, viewer.unwrap());
+        }
+        let next = waiting.front().map_or(INTERVAL, |(at, _)| at.duration_since(now).min(INTERVAL));
+        socket.set_read_timeout(Some(next.max(Duration::from_micros(1)))).unwrap();
+        let (len, source) = match socket.recv_from(&mut bytes) {
+            Ok(received) => received,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        if source != sender {
+            viewer = Some(source);
+            socket.send_to(&bytes[..len], sender).unwrap();
+            continue;
+        }
+        let begin = idle_from.max(Instant::now());
+        if begin.duration_since(now) > queue {
+            dropped += 1;
+            continue;
+        }
+        idle_from = begin + Duration::from_secs_f64(len as f64 * 8.0 / bits);
+        waiting.push_back((idle_from, bytes[..len].to_vec()));
     }
     dropped
 }

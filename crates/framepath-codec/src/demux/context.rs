@@ -244,7 +244,7 @@ impl Context {
                 operation: "copy the stream's parameters",
                 message: libav_message(ff::AVERROR(libc::ENOMEM)),
             })?;
-            Ok(TrackInfo { codec, stream: info, parameters: Arc::new(parameters) })
+            Ok(TrackInfo { codec, stream: info, bit_rates: None, parameters: Arc::new(parameters) })
         }
     }
 

@@ -30,7 +30,7 @@ pub enum Cause {
     Paced,
     /// Time inside a V4L2 device.
     Device,
-    /// Time on the network; not measured yet.
+    /// Time on the network between two ends that exchange their rows, with the waits for lost packets.
     Network,
     /// Time inside a decoder of whose threads the work cannot be assigned to one frame: they share
     /// the frames, or have no switch records.
@@ -90,7 +90,7 @@ impl Cause {
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Paced => "measured: stamps around the timer",
             Cause::Device => "measured: stamps at both ends",
-            Cause::Network => "not measured: no hop crosses a network yet",
+            Cause::Network => "measured: stamps at both ends, and the offset of their clocks by pings",
             Cause::Pool => "measured: stamps around the codec's thread pool",
             Cause::Unexplained => "derived: latency less all rows above",
         }

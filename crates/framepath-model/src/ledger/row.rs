@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One row: one frame or packet on one hop.
 
+use serde::{Deserialize, Serialize};
+
 use super::{Cause, Causes};
 
 /// Bits of [`Row::flags`].
 pub mod flag {
     /// The hop is a sink, which has finished the frame: the frame's way ends here.
     pub const LAST: u32 = 1;
-    /// The hop, a queue, dropped the frame: the queue was full, or a seek or flush had made the
-    /// frame stale.
+    /// The hop dropped the frame. A queue: it was full, or a seek or flush had made the frame stale. An encoder: [`CONGESTED`].
     pub const DROPPED: u32 = 2;
     /// The thread counters are filled in, as at level `full`.
     pub const COUNTED: u32 = 4;
@@ -27,12 +28,18 @@ pub mod flag {
     /// The time of copies in a [`TRACED`] row is estimated from samples of its threads: its own, or for a short time those
     /// of all short rows of the hop.
     pub const SAMPLED: u32 = 128;
+    /// With [`DROPPED`]: the hop, an encoder, dropped the frame because of congestion: encoded frames waited for a network that is
+    /// slower than the stream.
+    pub const CONGESTED: u32 = 256;
+    /// The row is of the other end of a network stream. Its times were converted to this machine's CLOCK_MONOTONIC, so they
+    /// have an error.
+    pub const REMOTE: u32 = 512;
 }
 
 /// Fixed-size record of one frame or packet on one hop. Times are CLOCK_MONOTONIC nanoseconds;
 /// durations are nanoseconds; a duration that is not known is 0. The rows of a frame leave no gap:
 /// each `enter_ns` is the `leave_ns` of the predecessor in the [`HopTree`](super::HopTree).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// Number of the frame or packet; a decoded frame has the number of its packet.
     pub seq: u64,
@@ -67,6 +74,8 @@ pub struct Row {
     /// Time from hand-off until an idle consumer ran: a thread, a worker or a decoder's frame
     /// thread.
     pub wakeup_ns: u64,
+    /// Time on the network, from the departure of the frame's last packet to its arrival; 0 for a hop that crosses no network.
+    pub network_ns: u64,
     /// Time inside a V4L2 device: from the hand-over until the thread has the frame back.
     pub device_ns: u64,
     /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device does
@@ -121,10 +130,30 @@ impl Row {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
+    /// Lets the row begin later, at `ns`, but not behind its end. Takes the time that is left out from the waits at its start.
+    pub fn begin_at(&mut self, ns: u64) {
+        let enter_ns = ns.max(self.enter_ns).min(self.leave_ns);
+        let left_out_ns = enter_ns - self.enter_ns;
+        take_from([&mut self.queue_ns, &mut self.wakeup_ns, &mut self.held_ns], left_out_ns);
+        self.enter_ns = enter_ns;
+    }
+
+    /// Lets the row end earlier, at `ns`, but not in front of its start. Takes the time that is left out from what a thread does
+    /// at the end of a row.
+    pub fn end_at(&mut self, ns: u64) {
+        let leave_ns = ns.min(self.leave_ns).max(self.enter_ns);
+        let left_out_ns = self.leave_ns - leave_ns;
+        take_from(
+            [&mut self.paced_ns, &mut self.preempted_ns, &mut self.compute_ns, &mut self.blocked_ns],
+            left_out_ns,
+        );
+        self.leave_ns = leave_ns;
+    }
+
     /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
     /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
     /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Stolen, held,
-    /// paced, device and pool are known only if they are not 0, network never.
+    /// paced, device, network and pool are known only if they are not 0.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         if !self.has(flag::TRACED) || self.has(flag::SAMPLED) {
@@ -145,6 +174,9 @@ impl Row {
         if self.pool_ns > 0 {
             causes[Cause::Pool] = Some(self.pool_ns as f64);
         }
+        if self.network_ns > 0 {
+            causes[Cause::Network] = Some(self.network_ns as f64);
+        }
         if self.device_ns > 0 {
             causes[Cause::Device] = Some(self.device_ns as f64);
         }
@@ -156,5 +188,43 @@ impl Row {
             causes[Cause::Unexplained] = Some(self.wall_ns() as f64 - causes.total());
         }
         causes
+    }
+}
+
+/// Takes `ns` nanoseconds from `times`, from the first ones first.
+fn take_from<const N: usize>(times: [&mut u64; N], mut ns: u64) {
+    for time in times {
+        let taken = ns.min(*time);
+        (*time, ns) = (*time - taken, ns - taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shorter_row_has_less_of_the_waits_at_its_start_and_of_the_work_at_its_end() {
+        let row = Row {
+            enter_ns: 100,
+            leave_ns: 200,
+            queue_ns: 10,
+            wakeup_ns: 20,
+            compute_ns: 50,
+            preempted_ns: 5,
+            ..Row::default()
+        };
+        let mut later = row;
+        later.begin_at(115);
+        assert_eq!(later, Row { enter_ns: 115, queue_ns: 0, wakeup_ns: 15, ..row });
+        let mut earlier = row;
+        earlier.end_at(180);
+        assert_eq!(earlier, Row { leave_ns: 180, preempted_ns: 0, compute_ns: 35, ..row });
+        for ns in [0, 1000] {
+            let (mut begun, mut ended) = (row, row);
+            begun.begin_at(ns);
+            ended.end_at(ns);
+            assert_eq!((begun.wall_ns(), ended.wall_ns()), if ns == 0 { (100, 0) } else { (0, 100) });
+        }
     }
 }

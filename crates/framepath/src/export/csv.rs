@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as CSV: one line per row, stable column names. A cell that was
 //! not measured is empty; so is a time of 0 in the columns `device_ns`, `held_ns`,
-//! `pool_ns`, `paced_ns`, `held_depth_ns` and `stolen_ns`, and so are `device_queue_ns` and
+//! `pool_ns`, `paced_ns`, `held_depth_ns`, `stolen_ns` and `network_ns`, and so are `device_queue_ns` and
 //! `device_run_ns` if both are 0.
 
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
                       device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns,\
-                      held_depth_ns,stolen_ns";
+                      held_depth_ns,stolen_ns,network_ns,clock_error_ns";
 
 /// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
@@ -92,9 +92,11 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     cell(to, (row.pool_ns > 0).then_some(row.pool_ns))?;
     cell(to, (row.paced_ns > 0).then_some(row.paced_ns))?;
     cell(to, (row.held_depth_ns > 0).then_some(row.held_depth_ns))?;
-    match row.stolen_ns {
-        0 => writeln!(to),
-        stolen_ns => writeln!(to, "{stolen_ns}"),
+    cell(to, (row.stolen_ns > 0).then_some(row.stolen_ns))?;
+    cell(to, (row.network_ns > 0).then_some(row.network_ns))?;
+    match report.remote.as_ref().filter(|_| row.has(flag::REMOTE)) {
+        None => writeln!(to),
+        Some(remote) => writeln!(to, "{}", remote.error_ns),
     }
 }
 

@@ -103,7 +103,7 @@ fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
         time(report.wall_ns as f64),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        report.dropped + report.missed,
+        report.dropped + report.missed + report.congested,
         escaped(&os::cpu_name()),
         os::cores(),
         escaped(&os::kernel()),
@@ -115,6 +115,7 @@ fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
     let overwritten =
         format!("{} rows of the ledger were overwritten; --rows keeps more", report.overwritten);
     notes.extend((report.overwritten > 0).then_some(overwritten));
+    notes.extend(report.remote.as_ref().map(ToString::to_string));
     notes.extend(report.notes.iter().cloned());
     if !notes.is_empty() {
         page.push_str("<ul class=\"notes\">\n");

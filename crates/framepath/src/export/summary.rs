@@ -12,6 +12,7 @@ use framepath_os::measure::meter::Level;
 
 use super::advice::advice;
 use super::machine::machine;
+use crate::remote::RemoteReport;
 use crate::report::{HopInfo, Report, SinkReport};
 
 /// Returns the summary of one run: one row for each sink, the run's notes, and one more note for each loss,
@@ -30,6 +31,7 @@ use crate::report::{HopInfo, Report, SinkReport};
 pub fn summary(report: &mut Report, case: &str) -> Summary {
     let rows = rows(report, case);
     let mut notes = report.notes.clone();
+    notes.extend(report.remote.as_ref().map(ToString::to_string));
     notes.extend(report.losses().iter().map(ToString::to_string));
     notes.extend((!report.damage.is_none()).then(|| format!("damaged stream: {}", report.damage)));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
@@ -142,16 +144,27 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
     }
 }
 
-/// Returns the counts of a run by their key: `dropped` (by leaky queues, the source's device and `play`),
+/// Returns the counts of a run by their key: `dropped` (by leaky queues, the source's device, `play` and
+/// `congested` encoders),
 /// `lost` ([`Report::losses`], which has the device's frames too), `undecodable` packets and `concealed` frames
-/// of damaged streams, and with a `play` also `shown` and `late`.
+/// of damaged streams, and with a `play` also `shown` and `late`. With the ledger of another machine also the number of frames
+/// with (`remote_frames`) and without (`without_remote`) rows of it, and the error of the clocks (`clock_error_ns`).
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();
-    let mut counts = vec![("dropped", report.dropped + report.missed + late), ("lost", lost)];
+    let dropped = report.dropped + report.missed + report.congested + late;
+    let mut counts = vec![("dropped", dropped), ("congested", report.congested), ("lost", lost)];
     counts.extend([("undecodable", report.damage.undecodable), ("concealed", report.damage.concealed)]);
     counts.extend(report.played.map(|played| ("shown", played.shown)));
     counts.extend(report.played.map(|played| ("late", played.late)));
+    if let Some(remote) = &report.remote {
+        let RemoteReport { frames, without, error_ns, .. } = remote;
+        counts.extend([
+            ("remote_frames", *frames),
+            ("without_remote", *without),
+            ("clock_error_ns", *error_ns),
+        ]);
+    }
     counts.into_iter().map(|(key, count)| (key.to_owned(), count as f64)).collect()
 }
 

@@ -62,7 +62,7 @@ fn headline(report: &Report) -> String {
         report.frames as f64 / seconds.max(1e-9),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        dropped(report.dropped + report.missed),
+        dropped(report.dropped + report.missed + report.congested),
     );
     if report.interrupted {
         text.push_str("; interrupted");
@@ -139,6 +139,9 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
             last.frames
         )?;
     }
+    if let Some(remote) = &report.remote {
+        writeln!(text, "ledger: {remote}")?;
+    }
     // Text that names the sink, if there are several.
     let to = |sink: u16| match digests.len() {
         1 => String::new(),
@@ -148,7 +151,14 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
         let Some(Latency { p50, p95, p99, max }) = digest.latency else { continue };
         let [p50, p95, p99, max] = [p50, p95, p99, max].map(|ns| time(ns as f64));
         let of = to(*sink);
-        writeln!(text, "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink)")?;
+        let clocks = report
+            .remote
+            .as_ref()
+            .map_or_else(String::new, |remote| format!("; by two clocks, ±{}", time(remote.error_ns as f64)));
+        writeln!(
+            text,
+            "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink{clocks})"
+        )?;
     }
     hops(text, report, last)?;
     for (sink, digest) in digests {
@@ -191,8 +201,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
     let per_frame = |ns: f64| time(ns / report.frames.max(1) as f64);
     // Hops of a branch are indented.
     let indent = |depth: usize| "  ".repeat(depth);
-    let names = report.hops.iter().zip(depths(&report.hops));
-    let names: Vec<String> = names.map(|(hop, depth)| indent(depth) + &shown(&hop.text)).collect();
+    let names = report.hop_labels().into_iter().zip(depths(&report.hops));
+    let names: Vec<String> = names.map(|(label, depth)| indent(depth) + &shown(&label)).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(4, 48);
     writeln!(
         text,
@@ -208,7 +218,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         }
         let wall = figures.wall;
         let [p50, p95, p99, max] = [wall.p50, wall.p95, wall.p99, wall.max].map(|ns| time(ns as f64));
-        let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
+        let dropped =
+            if hop.link || figures.dropped > 0 { figures.dropped.to_string() } else { String::new() };
         let cpu = cpu_ns.map_or_else(String::new, |ns| per_frame(ns as f64));
         let row = format!(
             "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {cpu:>9}  {:>11}  {dropped:>8}",
@@ -230,12 +241,12 @@ fn hops_by_cause(text: &mut String, report: &Report, digest: &Digest) -> std::fm
         figure.is_some_and(|ns| ns.abs() >= SMALLEST_SHARE * digest.median_ns)
     };
     let columns: Vec<Cause> = digest.causes.iter().filter(is_large).map(|(cause, _)| cause).collect();
-    let on_way = report.hops.iter().zip(&digest.hops);
+    let on_way = report.hop_labels().into_iter().zip(&digest.hops);
     let on_way: Vec<_> = on_way.filter(|(_, hop)| hop.median.iter().any(|(_, ns)| ns.is_some())).collect();
     if digest.latency.is_none() || on_way.len() < 3 || columns.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = on_way.iter().map(|(hop, _)| shown(&hop.text).into_owned()).collect();
+    let names: Vec<String> = on_way.iter().map(|(label, _)| shown(label).into_owned()).collect();
     let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(10, 28);
     write!(text, "\n{:<width$}", "the same by hop")?;
     for cause in &columns {

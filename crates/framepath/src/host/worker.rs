@@ -343,7 +343,11 @@ impl Stream {
                 Request::Keyframe => UpstreamRequest::Keyframe,
                 Request::BitRate(bits) => UpstreamRequest::BitRate(bits),
                 // Cannot occur: `Requests::send` refuses these in a worker.
-                Request::Seek { .. } | Request::Flush | Request::Stop => continue,
+                Request::Seek { .. }
+                | Request::Flush
+                | Request::Bandwidth(_)
+                | Request::Congested(_)
+                | Request::Stop => continue,
             };
             complete(&mut locked(&self.exporter), &Completion::Request(request))?;
         }

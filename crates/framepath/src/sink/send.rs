@@ -4,6 +4,8 @@
 #[cfg(feature = "net")]
 mod qr_code;
 #[cfg(feature = "net")]
+pub(crate) mod remote_viewer;
+#[cfg(feature = "net")]
 mod rtp_clock;
 #[cfg(feature = "net")]
 mod whep_sink;
@@ -35,6 +37,12 @@ static DEFINITION: Definition = Definition::sink(
         ValueKind::count(0, 64),
         DefaultValue::Is("0"),
         "number of viewers to wait for before the stream starts, so that they get every frame; 0 does not wait",
+    ),
+    Arg::option(
+        "numbers",
+        ValueKind::Flag,
+        DefaultValue::Is("1"),
+        "number the frames inside the stream (user data of h264), so that the ledger knows them behind a media server",
     ),
     Arg::option(
         "qr",

@@ -2,6 +2,8 @@
 //! `recv`: packets of a sender over WebRTC.
 
 #[cfg(feature = "net")]
+mod remote_sender;
+#[cfg(feature = "net")]
 mod whep_source;
 
 use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};

@@ -4,11 +4,13 @@
 mod compressed;
 mod raw;
 
+use std::ops::RangeInclusive;
+
 use framepath_codec::{Codec, EncoderApi, EncoderOptions, EncoderPreset, RateControl};
 use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
 
 use crate::copy_pool::COPY_SLOTS;
-use crate::element::{Element, HopPlace};
+use crate::element::{Element, EncodedStream, HopPlace};
 use crate::error::StageError;
 use crate::host::Task;
 use crate::stage::Stage;
@@ -36,7 +38,14 @@ static DEFINITION: Definition = Definition::stage(
         "bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("constant quality, see crf"),
-        "bits per second, with a buffer of a twelfth of a second",
+        "bits per second, with a buffer of a twelfth of a second; the most behind which a network is slower",
+    )
+    .excluding(&["crf"]),
+    Arg::option(
+        "min_bitrate",
+        ValueKind::BitRate,
+        DefaultValue::Unset("a quarter of bitrate"),
+        "lowest bits per second for a slow network; below it, frames are left out in front of the encoder",
     )
     .excluding(&["crf"]),
     Arg::option(
@@ -87,10 +96,16 @@ static DEFINITION: Definition = Definition::stage(
 .known_as(&["x264enc", "x265enc", "vp8enc", "vp9enc", "av1enc"]);
 
 pub(crate) fn element() -> Element {
-    Element::boxed(&DEFINITION, make)
-        .with_task(task)
-        .with_least_out(|_, _| COPY_SLOTS - 1)
-        .encoding(|hop| Codec::named(hop.choice("codec")))
+    Element::boxed(&DEFINITION, make).with_task(task).with_least_out(|_, _| COPY_SLOTS - 1).encoding(|hop| {
+        Some(EncodedStream { codec: Codec::named(hop.choice("codec"))?, bit_rates: bit_rates(hop) })
+    })
+}
+
+/// Returns the lowest and highest bit rate, bits per second; `None` for constant quality.
+fn bit_rates(hop: &Hop) -> Option<RangeInclusive<u64>> {
+    let highest = hop.is_set("bitrate").then(|| hop.count("bitrate"))?;
+    let lowest = if hop.is_set("min_bitrate") { hop.count("min_bitrate") } else { highest / 4 };
+    Some(lowest..=highest)
 }
 
 fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
@@ -104,6 +119,10 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     };
     if hop.is_set(COPY) {
         return Err(StageError::Option("copy= is only for `encode raw`".to_owned()));
+    }
+    let bit_rates = bit_rates(hop);
+    if hop.is_set("min_bitrate") && bit_rates.as_ref().is_none_or(RangeInclusive::is_empty) {
+        return Err(StageError::Option("min_bitrate=: expected bitrate=, and no more than that".to_owned()));
     }
     let api = hop.choice("api");
     let options = EncoderOptions {
@@ -125,7 +144,9 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     let mut apis: Vec<EncoderApi> = EncoderApi::HARDWARE.into();
     apis.push(EncoderApi::Software);
     apis.retain(|known| api == "auto" || known.name() == api);
-    Ok(Box::new(Encode::new(options, EncoderChoice { apis, notes: place.outcomes.notes.clone() })))
+    let choice = EncoderChoice { apis, notes: place.outcomes.notes.clone() };
+    let lowest = bit_rates.map_or(0, |rates| *rates.start());
+    Ok(Box::new(Encode::new(options, lowest, choice, place.outcomes.congested.clone())))
 }
 
 /// Returns the task of a worker: [`Task::Stage`] for `encode raw`. A worker can return frames only, so other codecs

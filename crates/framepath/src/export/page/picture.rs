@@ -37,9 +37,10 @@ pub(super) fn legend(page: &mut String, digest: &Digest) -> std::fmt::Result {
 
 /// Adds a bar for each hop in which a cause of the median frame's time is known, divided by cause.
 pub(super) fn by_hop(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    let hops = report.hops.iter().zip(depths(&report.hops)).zip(&digest.hops);
+    let labels = report.hop_labels();
+    let hops = labels.iter().zip(depths(&report.hops)).zip(&digest.hops);
     let hops: Vec<_> =
-        hops.map(|((hop, depth), figures)| (hop.text.as_str(), depth, figures.median)).collect();
+        hops.map(|((label, depth), figures)| (label.as_str(), depth, figures.median)).collect();
     bars(page, &hops, digest.median_ns)
 }
 

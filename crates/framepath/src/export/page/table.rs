@@ -21,8 +21,9 @@ pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest)
     }
     page.push_str("<th>p50</th><th>p99</th><th>longest</th><th>CPU per frame</th><th>copied</th><th>dropped</th></tr>\n");
     let figure = |ns: Option<f64>| ns.map_or_else(String::new, time);
-    for ((hop, figures), cpu_ns) in report.hops.iter().zip(&digest.hops).zip(report.hops_cpu_ns(digest)) {
-        write!(page, "<tr><th><code>{}</code></th>", escaped(&hop.text))?;
+    let hops = report.hops.iter().zip(report.hop_labels()).zip(&digest.hops);
+    for (((hop, label), figures), cpu_ns) in hops.zip(report.hops_cpu_ns(digest)) {
+        write!(page, "<tr><th><code>{}</code></th>", escaped(&label))?;
         for cause in &columns {
             write!(page, "<td>{}</td>", figure(figures.median[*cause]))?;
         }

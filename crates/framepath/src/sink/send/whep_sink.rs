@@ -3,19 +3,22 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use framepath_codec::{AnnexB, Codec};
-use framepath_model::access_unit::Sequences;
+use framepath_model::access_unit::{Coding, Sequences};
+use framepath_model::frame_number::insert_frame_number;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
-use framepath_net::{SenderOptions, WhepSender};
+use framepath_net::{SenderOptions, SenderRequest, WhepSender};
 use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
 use super::qr_code;
+use super::remote_viewer::RemoteViewer;
 use super::rtp_clock::RtpClock;
 use crate::element::HopPlace;
 use crate::error::StageError;
@@ -34,11 +37,16 @@ pub(super) struct WhepSink {
     sender: WhepSender,
     /// Number of viewers to wait for.
     wait: usize,
+    coding: Coding,
+    /// True if frames get their number as user data.
+    numbers: bool,
     starts: AnnexB,
     sequences: Sequences,
     clock: Option<RtpClock>,
     /// True after the first packet, whose number is not 0 if a hop in front has dropped packets.
     has_begun: bool,
+    /// Number of the first frame whose last packet is not known to have left.
+    next_sent: u64,
     notes: Notes,
 }
 
@@ -67,7 +75,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     }
     let is_random = token.is_none();
     let coding = track.coding();
-    let sender = WhepSender::new(SenderOptions { listen, token, coding }).map_err(net_error)?;
+    let sender = WhepSender::new(SenderOptions { listen, token, coding, bit_rates: track.bit_rates.clone() })
+        .map_err(net_error)?;
+    // A path that receives the stream has its sender there already. The ledger has one other end.
+    let _ = place.outcomes.remote.set(Arc::new(RemoteViewer(sender.ledger())));
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
@@ -85,10 +96,13 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     Ok(WhepSink {
         sender,
         wait: hop.count("wait") as usize,
+        coding,
+        numbers: hop.flag("numbers"),
         starts: AnnexB::new(track)?,
         sequences: Sequences::new(coding),
         clock: None,
         has_begun: false,
+        next_sent: 0,
         notes: place.outcomes.notes.clone(),
     })
 }
@@ -106,6 +120,19 @@ impl WhepSink {
     }
 }
 
+impl WhepSink {
+    /// Moves the ends of frames in the ledger to the time at which their last packets left for the first viewer that got them.
+    fn end_sent(&mut self, out: &mut Out<'_>) {
+        let hop = out.hop();
+        for frame in self.sender.take_sent() {
+            if frame.number >= self.next_sent {
+                self.next_sent = frame.number + 1;
+                out.recorder().end_later(hop, frame.number, frame.sent_ns);
+            }
+        }
+    }
+}
+
 impl Stage for WhepSink {
     fn name(&self) -> &str {
         "send"
@@ -119,6 +146,7 @@ impl Stage for WhepSink {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.end_sent(out);
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
@@ -134,21 +162,32 @@ impl Stage for WhepSink {
             before.append(&mut unit);
             unit = before;
         }
+        if self.numbers {
+            insert_frame_number(self.coding, &mut unit, meta.seq);
+        }
         let birth_ns = if meta.birth_ns > 0 { meta.birth_ns } else { now_ns() };
         let clock =
             self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
         let time = clock.timestamp(&meta, birth_ns);
-        self.sender.send(&unit, time).map_err(|error| out.fail(net_error(error)))?;
+        self.sender.send(&unit, meta.seq, time).map_err(|error| out.fail(net_error(error)))?;
         if is_first {
             let upstream = out.upstream();
             // Nobody needs it after the run's end, and a file has its keyframes where they are.
-            self.sender.on_keyframe_request(move || drop(upstream.send(Request::Keyframe)));
+            self.sender.on_request(move |request| {
+                let request = match request {
+                    SenderRequest::Keyframe => Request::Keyframe,
+                    SenderRequest::Bandwidth(bits) => Request::Bandwidth(bits),
+                    SenderRequest::Congested(is_congested) => Request::Congested(is_congested),
+                };
+                drop(upstream.send(request));
+            });
         }
         Ok(())
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.sender.end(|| !signal::overdue());
+        self.end_sent(out);
         let counts = self.sender.counts();
         if counts.dropped > 0 {
             let all = counts.sent + counts.dropped;

@@ -16,6 +16,7 @@ use framepath_os::process::stop::{self, Stop};
 use framepath_os::time::now_ns;
 
 use super::net_error;
+use super::remote_sender::RemoteSender;
 use crate::element::HopPlace;
 use crate::error::StageError;
 use crate::item::Item;
@@ -34,6 +35,8 @@ pub(super) struct WhepSource {
     /// Run that the receiver wakes; `None` before the first frame is wanted.
     run: Arc<Mutex<Option<Stop>>>,
     next_seq: u64,
+    /// Sender's ledger.
+    remote: Arc<RemoteSender>,
     /// RTP timestamp of the first frame.
     first_time: Option<u64>,
     /// True after a flush, until a keyframe.
@@ -73,7 +76,19 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
     let track = TrackInfo::from_codec(codec, stream)?;
     log::info!("recv: {codec} from {}", receiver.server());
     let outcomes = place.outcomes.clone();
-    Ok(WhepSource { receiver, track, run, next_seq: 0, first_time: None, skips_to_key: false, outcomes })
+    let remote = Arc::new(RemoteSender::new(receiver.ledger()));
+    // Another one is there if this path is a branch of another.
+    let _ = outcomes.remote.set(remote.clone());
+    Ok(WhepSource {
+        receiver,
+        track,
+        run,
+        next_seq: 0,
+        remote,
+        first_time: None,
+        skips_to_key: false,
+        outcomes,
+    })
 }
 
 impl WhepSource {
@@ -93,6 +108,13 @@ impl WhepSource {
                 }
                 received => return Ok(Some(received)),
             }
+        }
+    }
+
+    /// Records the arrival of the frame that gets the next number, for the ledger of both ends.
+    fn record_arrival(&self, frame: &ReassembledFrame) {
+        if let Some(number) = frame.number {
+            self.remote.arrived(self.next_seq, number, frame.complete_ns);
         }
     }
 
@@ -136,6 +158,7 @@ impl Source for WhepSource {
         };
         self.skips_to_key = false;
         let birth_ns = out.recorder().captured(frame.arrived_ns, waited_since_ns);
+        self.record_arrival(&frame);
         let packet = self.packet(&frame, birth_ns).map_err(|error| out.fail(error))?;
         out.push(Item::Packet(packet))?;
         Ok(true)

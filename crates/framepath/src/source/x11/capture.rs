@@ -322,10 +322,10 @@ impl Source for X11 {
         self.info
     }
 
-    /// A keyframe needs a frame, even if nothing changes.
+    /// A keyframe needs a frame, even if nothing changes; and so does the end of a congestion in which the last change was dropped.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
         match request {
-            Request::Keyframe => self.changes.whole = true,
+            Request::Keyframe | Request::Congested(false) => self.changes.whole = true,
             Request::Flush => {}
             _ => return Ok(Answered::PassOn),
         }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stage with an encoder of libavcodec.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use framepath_codec::{EncodeError, Encoder, EncoderApi, EncoderOptions, RateControl};
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
@@ -32,6 +35,19 @@ pub(super) struct EncoderChoice {
 pub(super) struct Encode {
     options: EncoderOptions,
     choice: EncoderChoice,
+    /// Bit rate without a limit, bits per second; `None` for constant quality.
+    target: Option<u64>,
+    /// Lowest bit rate to which [`Request::Bandwidth`] leads, bits per second.
+    lowest: u64,
+    /// Most that the network carries, bits per second.
+    bandwidth: u64,
+    /// True while frames are dropped because of congestion.
+    is_congested: bool,
+    /// True if the last frame was dropped because of congestion.
+    misses_frame: bool,
+    /// Number of frames dropped because of congestion, for the report, and since the last note.
+    congested: Arc<AtomicU64>,
+    dropped: u64,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
     /// Present encoder, and the layout of the frames that it takes; `None` before the first frame, and after a seek,
@@ -39,21 +55,34 @@ pub(super) struct Encode {
     encoder: Option<(Encoder, Layout)>,
     /// True if a keyframe was requested since the last frame.
     wants_key: bool,
-    /// Bit rate that was requested since the last frame; `None` if none was.
-    wanted_bits: Option<u64>,
     /// True if a frame's packet has not come out at once: then the ledger shows how long each frame is inside.
     delays: bool,
 }
 
 impl Encode {
-    pub(super) fn new(options: EncoderOptions, choice: EncoderChoice) -> Encode {
+    pub(super) fn new(
+        options: EncoderOptions,
+        lowest: u64,
+        choice: EncoderChoice,
+        congested: Arc<AtomicU64>,
+    ) -> Encode {
+        let target = match options.rate {
+            RateControl::BitRate(bits) => Some(bits),
+            RateControl::Quality(_) => None,
+        };
         Encode {
             options,
             choice,
+            target,
+            lowest,
+            bandwidth: u64::MAX,
+            is_congested: false,
+            misses_frame: false,
+            congested,
+            dropped: 0,
             info: None,
             encoder: None,
             wants_key: false,
-            wanted_bits: None,
             delays: false,
         }
     }
@@ -89,11 +118,13 @@ impl Encode {
     fn prepare(&mut self, layout: &Layout, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let described = |l: &Layout| (l.format, l.width, l.height, l.colors);
         let mut fits = self.encoder.as_ref().is_some_and(|(_, known)| described(known) == described(layout));
-        if let Some(bits) = self.wanted_bits.take() {
+        if let Some(bits) = self.changed_bits() {
             let follows =
                 fits && self.encoder.as_mut().is_some_and(|(encoder, _)| encoder.set_bit_rate(bits));
-            self.options.rate = RateControl::BitRate(bits);
-            fits &= follows;
+            if follows || self.is_worth_a_keyframe(bits) {
+                self.options.rate = RateControl::BitRate(bits);
+                fits &= follows;
+            }
         }
         let follows_key = self.encoder.as_ref().is_some_and(|(encoder, _)| encoder.follows_key_requests());
         fits &= follows_key || !self.wants_key;
@@ -105,6 +136,25 @@ impl Encode {
             self.encoder = Some((encoder, *layout));
         }
         Ok(())
+    }
+
+    /// Returns the bit rate of the next frame if it is not that of the last: the requested one, or what the network carries, but at
+    /// least the lowest.
+    fn changed_bits(&self) -> Option<u64> {
+        let target = self.target?;
+        let bits = target.min(self.bandwidth.max(self.lowest));
+        (self.options.rate != RateControl::BitRate(bits)).then_some(bits)
+    }
+
+    /// Returns true if an encoder that cannot change its bit rate should be opened again for this one, bits per second. The keyframe
+    /// is a burst of bits, so that the bandwidth's small changes are not followed.
+    fn is_worth_a_keyframe(&self, bits: u64) -> bool {
+        match self.options.rate {
+            RateControl::BitRate(present) if Some(bits) != self.target => {
+                bits < present / 5 * 4 || bits > present / 2 * 3
+            }
+            _ => true,
+        }
     }
 
     /// Passes on the packets of all frames inside, and closes the encoder.
@@ -158,6 +208,14 @@ impl Stage for Encode {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
+        // The first frame is not dropped: a viewer sees nothing without it.
+        self.misses_frame = self.is_congested && self.encoder.is_some();
+        if self.misses_frame {
+            self.congested.fetch_add(1, Ordering::Relaxed);
+            self.dropped += 1;
+            out.dropped_by_congestion(&frame.meta());
+            return Ok(());
+        }
         let layout = *frame.layout();
         self.prepare(&layout, out)?;
         self.encode(frame, out)
@@ -165,7 +223,16 @@ impl Stage for Encode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
-        self.end_encoder(out)
+        self.end_encoder(out)?;
+        let dropped = std::mem::take(&mut self.dropped);
+        if dropped > 0 {
+            let s = if dropped == 1 { "" } else { "s" };
+            self.choice.notes.add(format!(
+                "encode: dropped {dropped} frame{s} before they were encoded, because of congestion: the network of a \
+                 viewer is slower than the stream; lower min_bitrate="
+            ));
+        }
+        Ok(())
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
@@ -180,8 +247,17 @@ impl Stage for Encode {
         match request {
             Request::Keyframe => self.wants_key = true,
             Request::BitRate(bits) => {
-                self.wanted_bits = Some((*bits).clamp(*BIT_RATES.start(), *BIT_RATES.end()));
+                self.target = Some((*bits).clamp(*BIT_RATES.start(), *BIT_RATES.end()));
                 return Answered::Done;
+            }
+            Request::Bandwidth(bits) => {
+                self.bandwidth = (*bits).max(*BIT_RATES.start());
+                return Answered::Done;
+            }
+            Request::Congested(is_congested) => {
+                self.is_congested = *is_congested;
+                // A screen that stands still now has not shown its last change.
+                return if self.misses_frame && !is_congested { Answered::PassOn } else { Answered::Done };
             }
             _ => {}
         }

@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One ledger of both ends: the rows of a sender in the table of its viewer, and the other way around.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use framepath_testkit::harness::{Missing, Tested};
+use framepath_testkit::{CommandOutput, framepath, wait};
+
+use crate::clip::{FRAMES, h264, vp8};
+use crate::sender::started;
+
+/// Time that the sender's stage `block` waits for each frame, nanoseconds.
+const INJECTED_NS: u64 = 20_000_000;
+/// Offset of the viewer's clock in a time namespace, seconds.
+const DAY_S: u64 = 86_400;
+
+/// Row of a CSV table: name of the hop, entry and end, by column.
+type CsvRow = BTreeMap<String, String>;
+
+/// Reads a table: the rows of each frame, in the order of the hops.
+fn read(csv: &Path) -> BTreeMap<u64, Vec<CsvRow>> {
+    let text = std::fs::read_to_string(csv).unwrap();
+    let mut lines = text.lines();
+    let names: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let mut frames = BTreeMap::<u64, Vec<CsvRow>>::new();
+    for line in lines {
+        let cells = line.split(',').map(str::to_owned);
+        let row: CsvRow = names.iter().map(|name| (*name).to_owned()).zip(cells).collect();
+        frames.entry(number(&row, "seq")).or_default().push(row);
+    }
+    frames.values_mut().for_each(|rows| rows.sort_by_key(|row| number(row, "hop")));
+    frames
+}
+
+fn number(row: &CsvRow, column: &str) -> u64 {
+    row[column].parse().unwrap_or_else(|_| panic!("{column} in {row:?}"))
+}
+
+/// Returns the first words of the hops of a frame; two words if the first ends with a colon.
+fn hops(rows: &[CsvRow]) -> Vec<String> {
+    let name = |row: &CsvRow| {
+        let words: Vec<&str> = row["stage"].split(' ').collect();
+        let count = if words[0].ends_with(':') { 2 } else { 1 };
+        words[..count].join(" ")
+    };
+    rows.iter().map(name).collect()
+}
+
+/// Sends a clip to one viewer; each end writes a table. Returns the tables of the sender and the viewer, and the viewer's output.
+/// `view` is the viewer's command in front of its arguments.
+fn exchange(clip: &Path, send: &str, view: &[&str]) -> ([BTreeMap<u64, Vec<CsvRow>>; 2], CommandOutput) {
+    let folder = clip.parent().unwrap();
+    let [sent, received] = ["sent.csv", "received.csv"].map(|name| folder.join(name));
+    let path =
+        format!("file {} rate=25 ! block time=20ms ! send listen=127.0.0.1:0 wait=1 {send}", clip.display());
+    let sending = started(&mut framepath(&["run", "-v", "--quiet", "--csv", sent.to_str().unwrap(), &path]));
+    let path = format!("recv {} token={} timeout=60s latency=5s ! decode ! null", sending.url, sending.token);
+    let args = ["run", "--csv", received.to_str().unwrap(), &path];
+    let mut viewer = framepath(&args);
+    if let [program, rest @ ..] = view {
+        let own = viewer.get_program().to_owned();
+        viewer = Command::new(program);
+        viewer.args(rest).arg(own).args(args);
+        viewer.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    }
+    let output = wait(viewer.spawn().unwrap(), "recv").ended(0);
+    sending.end().ended(0);
+    ([read(&sent), read(&received)], output)
+}
+
+/// Returns the frames that have these hops. All rows of such a frame follow each other without a gap, from the birth to the end.
+fn whole<'a>(frames: &'a BTreeMap<u64, Vec<CsvRow>>, names: &[&str]) -> BTreeMap<u64, &'a [CsvRow]> {
+    let mut whole = BTreeMap::new();
+    for (seq, rows) in frames.iter().filter(|(_, rows)| hops(rows) == names) {
+        assert_eq!(number(&rows[0], "enter_ns"), number(&rows[0], "birth_ns"), "frame {seq}");
+        for pair in rows.windows(2) {
+            assert_eq!(number(&pair[0], "leave_ns"), number(&pair[1], "enter_ns"), "frame {seq}: {pair:#?}");
+            assert_eq!(pair[0]["birth_ns"], pair[1]["birth_ns"], "frame {seq}");
+        }
+        let latency = number(&rows[rows.len() - 1], "leave_ns") - number(&rows[0], "birth_ns");
+        assert_eq!(rows.iter().map(|row| number(row, "wall_ns")).sum::<u64>(), latency, "frame {seq}");
+        assert_eq!(rows.iter().filter(|row| row["last"] == "1").count(), 1, "frame {seq}");
+        whole.insert(*seq, &rows[..]);
+    }
+    whole
+}
+
+const AT_VIEWER: [&str; 8] =
+    ["sender: file", "sender: block", "sender: packetise", "sender: pace", "wire", "recv", "decode", "null"];
+const AT_SENDER: [&str; 8] =
+    ["file", "block", "send", "pace", "wire", "viewer: recv", "viewer: decode", "viewer: null"];
+
+/// Checks that both tables have the injected wait of the sender on its row, and that the offset of the clocks is `offset_ns`.
+fn check(tables: &[BTreeMap<u64, Vec<CsvRow>>; 2], offset_ns: u64) {
+    let [sent, received] = [whole(&tables[0], &AT_SENDER), whole(&tables[1], &AT_VIEWER)];
+    // Rows of frames that have just passed when the session ends do not come back.
+    assert!(received.len() > FRAMES / 2 && sent.len() > FRAMES / 2, "{} {}", received.len(), sent.len());
+    for (at_viewer, at_sender) in received.iter().filter_map(|(seq, rows)| Some((rows, sent.get(seq)?))) {
+        for rows in [at_viewer, at_sender] {
+            assert!(number(&rows[1], "blocked_ns") >= INJECTED_NS, "{rows:#?}");
+        }
+        // Both ends mean the same frame, and the same time: the birth, which the sender knows exactly.
+        let born = number(&at_sender[0], "birth_ns") + offset_ns;
+        let (converted, error) = (number(&at_viewer[0], "birth_ns"), number(&at_viewer[0], "clock_error_ns"));
+        // If a frame arrives before it has left, the clocks are wrong by this, and the rows move.
+        assert!(born.abs_diff(converted) <= error, "{born} {converted} {error}");
+        let arrived = number(&at_viewer[5], "enter_ns");
+        let (converted, error) =
+            (number(&at_sender[5], "enter_ns") + offset_ns, number(&at_sender[5], "clock_error_ns"));
+        assert!(arrived.abs_diff(converted) <= error, "{arrived} {converted} {error}");
+    }
+}
+
+pub fn both_ends_have_the_whole_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let (tables, output) = exchange(&clip, "", &[]);
+    check(&tables, 0);
+    let output = output.shows("ledger: rows of the sender for ").shows("; the clocks agree to ±");
+    output.shows("(birth to end of sink; by two clocks, ±").shows("\nwire ±").shows("\nsender: block ");
+}
+
+pub fn frames_are_matched_without_user_data() {
+    let folder = tempfile::tempdir().unwrap();
+    for (clip, send) in [(vp8(folder.path()), ""), (h264(folder.path(), "clip.mp4", "2"), "numbers=0")] {
+        check(&exchange(&clip, send, &[]).0, 0);
+    }
+}
+
+pub fn clocks_a_day_apart_agree() -> Tested {
+    let view = ["unshare", "-T", "--monotonic", "86400"];
+    let tried = Command::new(view[0]).args(&view[1..]).arg("true").stderr(Stdio::null()).status();
+    if !tried.is_ok_and(|status| status.success()) {
+        return Err(Missing::new("no time namespace; run the tests as root, with unshare of util-linux"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    check(&exchange(&clip, "", &view).0, DAY_S * 1_000_000_000);
+    Ok(())
+}
+
+pub fn an_end_without_a_ledger_gives_no_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let path = format!("file {} rate=100 ! send listen=127.0.0.1:0 wait=1", clip.display());
+    let sending = started(&mut framepath(&["run", "-v", "--quiet", "--ledger", "off", &path]));
+    let path = format!("recv {} token={} timeout=60s latency=5s ! decode ! null", sending.url, sending.token);
+    let output = wait(framepath(&["run", &path]).spawn().unwrap(), "recv").ended(0);
+    assert!(!output.stdout.contains("ledger: rows of"), "{output:#?}");
+    output.shows(&format!("{FRAMES} frames in "));
+    sending.end().ended(0);
+}

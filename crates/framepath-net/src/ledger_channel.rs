@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One session's part of the exchange of ledgers: pings, and messages with rows. Without I/O and clock.
+//!
+//! A session has two data channels. Pings are on the one that sends nothing again and keeps no order, because a ping that waited
+//! says nothing. Rows are on the other one, which loses nothing.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use framepath_model::ledger::Row;
+
+use crate::clock::{ClockEstimator, PingStamps};
+use crate::ledger_exchange::{LedgerExchange, RemoteFrame};
+use crate::ledger_message::{FrameRows, LedgerMessage, RemotePath, VERSION};
+use crate::sent_frame::SentFrame;
+
+/// Maximum number of frames of which only the rows or only the departure are known, and of frames that wait for the clock.
+const MOST_WAITING: usize = 512;
+/// Number of pings at the start, and the time between two of them, nanoseconds.
+const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
+/// Time between two later pings, nanoseconds. Rows that wait are sent with the next ping at the latest, before a stream that has
+/// ended is closed.
+const PING_INTERVAL_NS: u64 = 100_000_000;
+/// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
+const SURE_PINGS: u32 = 8;
+/// Maximum number of answers that wait. More pings get no answer.
+const MOST_ANSWERS: usize = 16;
+
+/// Data channel of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LedgerStream {
+    /// Pings.
+    Clock,
+    /// Rows.
+    Rows,
+}
+
+impl LedgerStream {
+    /// Both channels.
+    pub(crate) const ALL: [LedgerStream; 2] = [LedgerStream::Clock, LedgerStream::Rows];
+
+    /// Returns the label of the channel.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            LedgerStream::Clock => "framepath-clock",
+            LedgerStream::Rows => "framepath-ledger",
+        }
+    }
+}
+
+/// One session's part of the exchange.
+pub(crate) struct LedgerChannel {
+    exchange: Arc<LedgerExchange>,
+    session: u64,
+    clock: ClockEstimator,
+    open: Vec<LedgerStream>,
+    has_sent_path: bool,
+    pings: u32,
+    /// Time of the next ping, CLOCK_MONOTONIC nanoseconds.
+    next_ping_ns: u64,
+    /// Stamps of pings to answer: departure there, and arrival here.
+    answers: Vec<(u64, u64)>,
+    /// Frames to send.
+    outgoing: VecDeque<FrameRows>,
+    /// Rows of frames that have not left, and departures of frames without rows, by the frames' numbers.
+    rows: BTreeMap<u64, FrameRows>,
+    departures: BTreeMap<u64, SentFrame>,
+    /// Last frames that have left, for the rows that come back.
+    left: BTreeMap<u64, SentFrame>,
+    /// Path of the other end.
+    path: Option<RemotePath>,
+    /// Number of pings that were answered.
+    answered: u32,
+    /// Frames of the other end that wait for the first pings.
+    unconverted: VecDeque<FrameRows>,
+    jumps: u64,
+}
+
+impl LedgerChannel {
+    pub(crate) fn new(exchange: Arc<LedgerExchange>) -> LedgerChannel {
+        let session = exchange.add_session();
+        LedgerChannel {
+            exchange,
+            session,
+            clock: ClockEstimator::default(),
+            open: Vec::new(),
+            has_sent_path: false,
+            pings: 0,
+            next_ping_ns: 0,
+            answers: Vec::new(),
+            outgoing: VecDeque::new(),
+            rows: BTreeMap::new(),
+            departures: BTreeMap::new(),
+            left: BTreeMap::new(),
+            path: None,
+            answered: 0,
+            unconverted: VecDeque::new(),
+            jumps: 0,
+        }
+    }
+
+    /// Records that a data channel is open.
+    pub(crate) fn opened(&mut self, stream: LedgerStream) {
+        if !self.open.contains(&stream) {
+            self.open.push(stream);
+        }
+    }
+
+    /// Gives the whole rows of a frame to be sent.
+    pub(crate) fn push(&mut self, frame: FrameRows) {
+        if self.outgoing.len() == MOST_WAITING {
+            self.outgoing.pop_front();
+        }
+        self.outgoing.push_back(frame);
+    }
+
+    /// Gives the rows of a frame, up to its hand-over to the sender's thread. They are sent once the frame has left.
+    pub(crate) fn push_packetized(&mut self, frame: FrameRows) {
+        match self.departures.remove(&frame.id) {
+            Some(departure) => self.push(departed(frame, &departure)),
+            None => {
+                self.rows.insert(frame.id, frame);
+                limit(&mut self.rows);
+            }
+        }
+    }
+
+    /// Records that all packets of a frame have left.
+    pub(crate) fn push_departure(&mut self, departure: SentFrame) {
+        self.left.insert(departure.number, departure);
+        limit(&mut self.left);
+        match self.rows.remove(&departure.number) {
+            Some(frame) => self.push(departed(frame, &departure)),
+            None => {
+                self.departures.insert(departure.number, departure);
+                limit(&mut self.departures);
+            }
+        }
+    }
+
+    /// Takes a message of the other end, which arrived at `arrived_ns`. Ignores one that is not valid.
+    pub(crate) fn recv(&mut self, bytes: &[u8], arrived_ns: u64) {
+        match LedgerMessage::from_bytes(bytes) {
+            Some(LedgerMessage::Path(_, path)) => self.path = self.path.take().or(Some(path)),
+            Some(LedgerMessage::Frame(frame)) => {
+                if self.unconverted.len() == MOST_WAITING {
+                    self.unconverted.pop_front();
+                }
+                self.unconverted.push_back(frame);
+                self.convert(SURE_PINGS);
+            }
+            Some(LedgerMessage::Ping { sent_ns }) => {
+                if self.answers.len() < MOST_ANSWERS {
+                    self.answers.push((sent_ns, arrived_ns));
+                }
+            }
+            Some(LedgerMessage::Pong { sent_ns, received_ns, replied_ns }) => {
+                self.clock.push(PingStamps { sent_ns, received_ns, replied_ns, returned_ns: arrived_ns });
+                self.answered = self.answered.saturating_add(1);
+                let jumps = self.clock.jumps();
+                self.exchange.count_jumps(jumps - std::mem::replace(&mut self.jumps, jumps));
+                self.convert(SURE_PINGS);
+            }
+            None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
+        }
+    }
+
+    /// Returns the next message to send at `now_ns`; `None` if there is none. Call it again until it returns `None`.
+    pub(crate) fn poll(&mut self, now_ns: u64) -> Option<(LedgerStream, Vec<u8>)> {
+        let clock = |message: LedgerMessage| Some((LedgerStream::Clock, message.to_bytes()?));
+        if self.open.contains(&LedgerStream::Clock) {
+            if let Some((sent_ns, received_ns)) = self.answers.pop() {
+                return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
+            }
+            if now_ns >= self.next_ping_ns {
+                let interval = if self.pings < FIRST_PINGS.0 { FIRST_PINGS.1 } else { PING_INTERVAL_NS };
+                self.pings = self.pings.saturating_add(1);
+                self.next_ping_ns = now_ns + interval;
+                return clock(LedgerMessage::Ping { sent_ns: now_ns });
+            }
+        }
+        if !self.open.contains(&LedgerStream::Rows) {
+            return None;
+        }
+        if !self.has_sent_path {
+            let path = LedgerMessage::Path(VERSION, self.exchange.path()?).to_bytes()?;
+            self.has_sent_path = true;
+            return Some((LedgerStream::Rows, path));
+        }
+        let frame = self.outgoing.pop_front()?;
+        Some((LedgerStream::Rows, LedgerMessage::Frame(frame).to_bytes()?))
+    }
+
+    /// Returns the time at which [`poll`](LedgerChannel::poll) has to be called if nothing else happens, CLOCK_MONOTONIC
+    /// nanoseconds; `None` before the channel for pings is open.
+    pub(crate) fn deadline_ns(&self) -> Option<u64> {
+        self.open.contains(&LedgerStream::Clock).then_some(self.next_ping_ns)
+    }
+
+    /// Passes on the frames that still wait for more pings, if there was any.
+    pub(crate) fn finish(&mut self) {
+        self.convert(1);
+    }
+
+    /// Passes on the frames of the other end in this machine's clock, once `pings` pings were answered.
+    fn convert(&mut self, pings: u32) {
+        let Some(path) = &self.path else { return };
+        if self.answered < pings {
+            return;
+        }
+        while let Some(frame) = self.unconverted.pop_front() {
+            let is_known = |row: &Row| {
+                usize::from(row.hop) < path.hops.len() && usize::from(row.thread) < path.threads.len().max(1)
+            };
+            if !frame.rows.iter().all(is_known) {
+                continue;
+            }
+            let departure = self.left.get(&frame.id).copied();
+            match converted(&self.clock, &frame) {
+                Some(remote) => {
+                    let remote = RemoteFrame { departure, ..remote };
+                    self.exchange.keep(self.session, path, frame.id, remote);
+                }
+                None => {
+                    self.unconverted.push_front(frame);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Removes the oldest entries of a map that has too many.
+fn limit<T>(map: &mut BTreeMap<u64, T>) {
+    while map.len() > MOST_WAITING {
+        map.pop_first();
+    }
+}
+
+/// Returns the rows of a frame with one more for its way through the sender's thread.
+fn departed(mut frame: FrameRows, departure: &SentFrame) -> FrameRows {
+    let Some(last) = frame.rows.last_mut() else { return frame };
+    // The thread of the path may be interrupted behind the hand-over, while the packets leave.
+    last.end_at(departure.packetized_ns);
+    let began_ns = departure.began_ns.max(last.leave_ns);
+    let sent_ns = departure.sent_ns.max(began_ns);
+    let pace = Row {
+        seq: last.seq,
+        birth_ns: last.birth_ns,
+        enter_ns: last.leave_ns,
+        leave_ns: sent_ns,
+        queue_ns: began_ns - last.leave_ns,
+        paced_ns: sent_ns - began_ns,
+        flags: framepath_model::ledger::flag::LINK,
+        hop: last.hop + 1,
+        thread: last.thread,
+        ..Row::default()
+    };
+    frame.rows.push(pace);
+    frame
+}
+
+/// Returns the rows of a frame in this machine's clock; `None` before the first ping.
+fn converted(clock: &ClockEstimator, frame: &FrameRows) -> Option<RemoteFrame> {
+    // One conversion for all rows, so that their lengths stay what they are.
+    let end_ns = frame.rows.iter().map(|row| row.leave_ns).max()?;
+    let end = clock.to_local(end_ns)?;
+    let local = |ns: u64| end.ns.saturating_sub(end_ns.saturating_sub(ns));
+    let convert = |row: &Row| Row {
+        birth_ns: local(row.birth_ns),
+        enter_ns: local(row.enter_ns),
+        leave_ns: local(row.leave_ns),
+        ..*row
+    };
+    let rows = frame.rows.iter().map(convert).collect();
+    Some(RemoteFrame { rows, error_ns: end.error_ns, departure: None })
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::ledger::flag;
+
+    use super::*;
+    use crate::ledger_message::RemoteHop;
+
+    const DAY: u64 = 86_400_000_000_000;
+
+    fn path(names: &[&str]) -> RemotePath {
+        let hop = |name: &&str| RemoteHop { name: (*name).to_owned(), link: false };
+        RemotePath { hops: names.iter().map(hop).collect(), threads: vec!["a".to_owned()] }
+    }
+
+    fn sent(number: u64, packetized_ns: u64, began_ns: u64, sent_ns: u64) -> SentFrame {
+        SentFrame { number, time: 0, viewer: 0, packetized_ns, began_ns, sent_ns, bytes: 1, packets: 1 }
+    }
+
+    /// Passes all messages of both ends from `now_ns` on, by the first end's clock; the second one's is a day ahead. A message is on
+    /// the way for 1 microsecond.
+    fn pass(ends: &mut [LedgerChannel; 2], now_ns: u64) {
+        for round in 0.. {
+            let now_ns = now_ns + 2000 * round;
+            let clocks = [now_ns, now_ns + DAY];
+            let messages = [0, 1].map(|end| ends[end].poll(clocks[end]));
+            if messages == [None, None] {
+                return;
+            }
+            for (end, message) in messages.into_iter().enumerate() {
+                if let Some((_, bytes)) = message {
+                    ends[1 - end].recv(&bytes, clocks[1 - end] + 1000);
+                }
+            }
+        }
+    }
+
+    fn ends() -> ([Arc<LedgerExchange>; 2], [LedgerChannel; 2]) {
+        let exchanges = [(); 2].map(|()| Arc::new(LedgerExchange::default()));
+        exchanges[0].begin(path(&["file", "packetise", "pace"]));
+        exchanges[1].begin(path(&["recv"]));
+        let mut channels = exchanges.clone().map(LedgerChannel::new);
+        for (channel, stream) in channels.iter_mut().zip([LedgerStream::ALL; 2]) {
+            stream.into_iter().for_each(|stream| channel.opened(stream));
+        }
+        (exchanges, channels)
+    }
+
+    #[test]
+    fn rows_go_both_ways_in_the_clock_of_the_end_that_gets_them() {
+        let ([near, far], mut channels) = ends();
+        for ping in 1..=20 {
+            pass(&mut channels, 20_000_000 * ping);
+        }
+        let start = 400_100_000;
+        let row = |hop, enter_ns, leave_ns| {
+            let (enter_ns, leave_ns) = (start + enter_ns, start + leave_ns);
+            Row { seq: 4, birth_ns: start + 1000, enter_ns, leave_ns, hop, ..Row::default() }
+        };
+        let rows = vec![row(0, 1000, 2000), row(1, 2000, 5000)];
+        let later = |row: Row| Row {
+            birth_ns: row.birth_ns + DAY,
+            enter_ns: row.enter_ns + DAY,
+            leave_ns: row.leave_ns + DAY,
+            ..row
+        };
+        channels[0].push_departure(sent(4, start + 4000, start + 6000, start + 9000));
+        channels[0].push_packetized(FrameRows { id: 4, rows });
+        channels[1]
+            .push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
+        pass(&mut channels, start + 40_000);
+        let got = far.take_remote();
+        assert_eq!(got.path.hops.len(), 3);
+        let frame = &got.frames[&4];
+        let offset = frame.rows[0].birth_ns - 1000;
+        assert!(
+            offset.abs_diff(start + DAY) <= frame.error_ns && frame.error_ns < 2100,
+            "{offset} {}",
+            frame.error_ns
+        );
+        let times: Vec<_> =
+            frame.rows.iter().map(|row| (row.enter_ns - offset, row.leave_ns - offset)).collect();
+        // Packetising ends with the hand-over, although the thread went on.
+        assert_eq!(times, [(1000, 2000), (2000, 4000), (4000, 9000)]);
+        assert_eq!((frame.rows[2].queue_ns, frame.rows[2].paced_ns), (2000, 3000));
+        assert!(frame.rows.iter().all(|row| row.has(flag::REMOTE)));
+        let back = &near.take_remote().frames[&4];
+        assert!(back.rows[0].enter_ns.abs_diff(start + 20_000) <= back.error_ns, "{back:?}");
+    }
+
+    #[test]
+    fn rows_that_come_before_the_first_ping_wait_for_it() {
+        let ([_, far], mut channels) = ends();
+        let row = Row { birth_ns: 1, enter_ns: 1, leave_ns: 2, ..Row::default() };
+        let path = LedgerMessage::Path(VERSION, path(&["a"])).to_bytes().unwrap();
+        let frame = |hop| {
+            let rows = vec![Row { hop, ..row }];
+            LedgerMessage::Frame(FrameRows { id: u64::from(hop), rows }).to_bytes().unwrap()
+        };
+        for message in [path, frame(0), frame(1)] {
+            channels[1].recv(&message, 0);
+        }
+        assert!(far.take_remote().frames.is_empty());
+        pass(&mut channels, 10_000);
+        assert!(far.take_remote().frames.is_empty());
+        channels[1].finish();
+        // Hop 1 is not in the path.
+        assert_eq!(far.take_remote().frames.into_keys().collect::<Vec<_>>(), [0]);
+    }
+
+    #[test]
+    fn only_the_first_viewer_that_sends_rows_is_kept() {
+        let exchange = Arc::new(LedgerExchange::default());
+        let mut viewers = [(); 2].map(|()| LedgerChannel::new(exchange.clone()));
+        let row = Row { leave_ns: 2, ..Row::default() };
+        for (id, viewer) in viewers.iter_mut().enumerate() {
+            let rows = LedgerMessage::Frame(FrameRows { id: id as u64, rows: vec![row] });
+            let pong = LedgerMessage::Pong { sent_ns: 0, received_ns: 1, replied_ns: 1 };
+            for message in [LedgerMessage::Path(VERSION, path(&["recv"])), pong, rows] {
+                viewer.recv(&message.to_bytes().unwrap(), 2);
+            }
+            viewer.finish();
+        }
+        let remote = exchange.take_remote();
+        assert_eq!((remote.frames.len(), remote.frames_of_others), (1, 1));
+    }
+
+    #[test]
+    fn nobody_fills_the_memory() {
+        let (_, mut channels) = ends();
+        let row = Row { leave_ns: 2, ..Row::default() };
+        for id in 0..2000 {
+            channels[0].push_departure(sent(id, 0, 0, 0));
+            channels[0].push_packetized(FrameRows { id: id + 10_000, rows: vec![row] });
+            channels[0].push(FrameRows { id, rows: vec![row] });
+            let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row] });
+            for message in [frame, LedgerMessage::Ping { sent_ns: 1 }] {
+                channels[0].recv(&message.to_bytes().unwrap(), 0);
+            }
+        }
+        let LedgerChannel { departures, rows, outgoing, unconverted, answers, .. } = &channels[0];
+        let sizes = [departures.len(), rows.len(), outgoing.len(), unconverted.len(), answers.len()];
+        assert_eq!(sizes, [512, 512, 512, 512, MOST_ANSWERS]);
+    }
+}
