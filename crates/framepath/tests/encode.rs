@@ -5,9 +5,10 @@ use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use framepath::ledger::flag;
 use framepath::{
-    Frame, HopFailure, Item, Level, Options, Out, Pipeline, Report, Request, RunError, SeekTo, Stage,
-    StageError, StreamInfo,
+    Frame, HopFailure, Item, Level, Options, Out, Pipeline, Report, Request, Requests, RunError, SeekTo,
+    Stage, StageError, StreamInfo,
 };
 use framepath_testkit::pipeline::{at, run, try_run};
 use framepath_testkit::{clip, ffmpeg, md5_lines};
