@@ -52,6 +52,8 @@ pub struct Demuxer {
     /// Identity of the track's first packet, by which a rewind checks its result; `None` before the
     /// first read.
     first: Option<Mark>,
+    /// True if the track's first packet makes a decoder forget all earlier packets: a repetition needs no restart.
+    first_resets: bool,
     /// Packet that a seek, a rewind or [`skip_to_key`](Demuxer::skip_to_key) has read already; the
     /// next [`read`](Demuxer::read) returns this packet.
     read_ahead: Option<Packet>,
@@ -61,7 +63,7 @@ pub struct Demuxer {
     /// to be completed. All packets are marked as discarded until it is found.
     recovery: Option<gradual::LandingSearch>,
     /// True if the next [`read`](Demuxer::read) returns the first packet after a seek or
-    /// [`skip_to_key`](Demuxer::skip_to_key).
+    /// [`skip_to_key`](Demuxer::skip_to_key), or after a rewind that a decoder would notice.
     restarts: bool,
     /// True once libavformat has reported invalid data in place of a packet (AVERROR_INVALIDDATA)
     /// since the file was opened or rewound. The second such report is the end of the file.
@@ -166,6 +168,7 @@ impl Demuxer {
             is_refuted: false,
             claim: None,
             first,
+            first_resets: false,
             read_ahead,
             marking,
             recovery: None,
@@ -197,6 +200,9 @@ impl Demuxer {
         };
         if self.first.is_none() {
             self.first = packet.as_ref().map(Mark::of);
+            let resets =
+                |packet: &Packet| packet.is_key() && self.points.resets(packet.bytes().unwrap_or_default());
+            self.first_resets = packet.as_ref().is_some_and(resets);
         }
         let Some(mut packet) = packet else { return Ok(None) };
         packet.preroll_mut().restarts = std::mem::take(&mut self.restarts);
@@ -313,7 +319,9 @@ impl Demuxer {
     }
 
     /// Goes back to the start of the file: the next [`read`](Demuxer::read) returns the first
-    /// packet, with the same timestamps as the first time.
+    /// packet, with the same timestamps as the first time. Unless the first packet is known to make a decoder forget all earlier
+    /// ones, it is marked as a restart: pictures in front of the first random access point, and leading pictures, would otherwise be
+    /// decoded with references from the end of the file.
     ///
     /// # Errors
     /// The input is not a regular file (a pipe, a device or a network stream), or the file can no
@@ -323,7 +331,7 @@ impl Demuxer {
         if !self.input.is_seekable() {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
-        (self.read_ahead, self.marking, self.restarts) = (None, None, false);
+        (self.read_ahead, self.marking, self.restarts) = (None, None, !self.first_resets);
         self.recovery = None;
         (self.packets, self.is_unreadable) = (0, false);
         // Seeking is cheap, but misses the first packet in some containers.

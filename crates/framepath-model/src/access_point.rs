@@ -12,6 +12,8 @@
 //! [`ParameterSets`](crate::parameter_sets::ParameterSets) keeps them. The bytes are not trusted:
 //! bytes that cannot be parsed confirm nothing.
 
+mod resets;
+
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, obu_head, vp8, vp9};
 use crate::framing::Framing;
 use crate::picture_start;

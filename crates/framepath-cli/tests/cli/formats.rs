@@ -140,6 +140,30 @@ fn standard_input_begins_at_its_offset_on_every_host() {
 }
 
 #[test]
+fn a_repetition_of_a_file_that_begins_inside_a_group_of_pictures_gives_the_same_frames() {
+    for (name, codec) in [
+        ("film.ts", "-c:v mpeg2video -bf 2 -g 5"),
+        ("open.ts", "-c:v libx264 -bf 2 -x264-params open-gop=1:keyint=5:min-keyint=1:scenecut=0"),
+        ("vc2.ts", "-c:v vc2 -pix_fmt yuv422p -f mpegts"),
+    ] {
+        let film = Film::new(name, codec);
+        let bytes = fs::read(&film.path).unwrap();
+        // Inside the second picture: the references of the leading pictures behind the next I picture are missing.
+        let cut = bytes.len() / FRAMES * 3 / 2 / 188 * 188;
+        fs::write(&film.path, &bytes[cut..]).unwrap();
+        for host in ["host=inline", "host=process"] {
+            let frames = |options: &str| {
+                let path = format!("file {} {options} {host} ! decode {host} ! framemd5 -", film.path);
+                hashes(&run(&["run", "--quiet", &path]).ended(0).frames())
+            };
+            let once = frames("");
+            assert!(once.len() >= FRAMES / 2, "{name} {host}");
+            assert_eq!(frames("loop=3"), [&once[..]; 3].concat(), "{name} {host}");
+        }
+    }
+}
+
+#[test]
 fn a_crash_loses_no_frame_of_any_codec() {
     for (name, codec) in [
         ("film.avi", "-c:v mpeg4 -bf 2"),

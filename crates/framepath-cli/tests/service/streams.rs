@@ -7,7 +7,7 @@ use std::process::Command;
 
 use framepath_testkit::service::{ServiceProcess, lives};
 use framepath_testkit::until;
-use framepath_testkit::{CommandOutput, finish, framepath, in_checkout, run, wait};
+use framepath_testkit::{CommandOutput, ffmpeg, finish, framepath, in_checkout, run, wait};
 
 fn inline(clip: &str, options: &str) -> String {
     let clip = in_checkout(&format!("clips/{clip}"));
@@ -64,6 +64,27 @@ fn standard_input_begins_at_its_offset_in_the_service() {
         let ours = finish(command).ended(0).stdout;
         assert_eq!(ours, inline("h264-180p8-high.h264", &format!("{options} ! decode")), "{options}");
     }
+}
+
+#[test]
+fn a_repetition_in_the_service_gives_the_same_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let film = folder.path().join("film.ts").display().to_string();
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=352x288:r=25", "-frames:v", "10"];
+    ffmpeg(&[&source[..], &["-c:v", "mpeg2video", "-bf", "2", "-g", "5", &film]].concat());
+    // The film begins inside its second picture.
+    let bytes = fs::read(&film).unwrap();
+    fs::write(&film, &bytes[bytes.len() * 3 / 20 / 188 * 188..]).unwrap();
+    let service = ServiceProcess::start(&[]);
+    let on = format!("host=service socket={}", service.socket().display());
+    let frames = |options: &str| {
+        let path = format!("file {film} {options} {on} ! decode {on} ! framemd5 -");
+        let hash = |line: String| line.rsplit(',').next().unwrap_or_default().to_owned();
+        run(&["run", "--quiet", &path]).ended(0).frames().into_iter().map(hash).collect::<Vec<_>>()
+    };
+    let once = frames("");
+    assert!(once.len() >= 5, "{once:?}");
+    assert_eq!(frames("loop=2"), [&once[..]; 2].concat());
 }
 
 #[test]
