@@ -14,6 +14,7 @@
 
 mod error;
 mod http_io;
+mod jitter;
 mod lock;
 mod media_socket;
 mod packetizer;
@@ -30,8 +31,9 @@ mod whep_server;
 mod wrong_tokens;
 
 pub use error::WebrtcError;
+pub use jitter::{JitterBuffer, JitterDepth};
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
-pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
+pub use receiver::{ReceivedFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
 pub use sender::{SenderCounts, SenderOptions, WhepSender};

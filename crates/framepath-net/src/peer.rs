@@ -24,6 +24,12 @@ use crate::pairing::FINGERPRINT;
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
 
+/// Time between two requests of str0m for missing packets (its `NACK_MIN_INTERVAL`).
+const NACK_INTERVAL: Duration = Duration::from_millis(33);
+/// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
+/// at most two early requests in a row, and then one per tick.
+const MOST_AHEAD: Duration = Duration::from_millis(40);
+
 /// Event of a session.
 pub(crate) enum PeerEvent {
     /// Both ends have authenticated each other by DTLS.
@@ -86,6 +92,8 @@ pub(crate) struct WebrtcPeer {
     coding: Coding,
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
+    /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
+    worked_to: Instant,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -161,7 +169,7 @@ impl WebrtcPeer {
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now }, answer))
+        Ok((WebrtcPeer { rtc, local, mid, pt, coding, deadline: now, worked_to: now }, answer))
     }
 
     /// Makes a viewer's session: calls `exchange` with the offer's text, and accepts the answer's text that it
@@ -190,7 +198,7 @@ impl WebrtcPeer {
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
-        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now })
+        Ok(WebrtcPeer { rtc, local, mid, pt, coding, deadline: now, worked_to: now })
     }
 
     /// Returns the codec of the video.
@@ -241,6 +249,24 @@ impl WebrtcPeer {
         }
     }
 
+    /// Asks the sender for the packets that are missing, without waiting for str0m's next tick. Does nothing if str0m was asked
+    /// so often that its time would be far ahead; then the next tick asks.
+    ///
+    /// str0m has no call for it. A tick is due [`NACK_INTERVAL`] after the last one, so the session works up to that
+    /// time now. Times of arrival are the real ones, so the sender's estimate of the bandwidth is not affected. What is due
+    /// meanwhile, such as reports, happens early.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub(crate) fn request_missing(&mut self, now: Instant) -> Result<(), WebrtcError> {
+        let ahead = self.worked_to.saturating_duration_since(now);
+        if ahead > MOST_AHEAD {
+            return Ok(());
+        }
+        self.worked_to = self.worked_to.max(now) + NACK_INTERVAL;
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))
+    }
+
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
     pub(crate) fn close(&mut self) {
         let closed = guarded(|| self.rtc.close().map_err(WebrtcError::from));
@@ -259,7 +285,8 @@ impl WebrtcPeer {
         socket: &MediaSocket,
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
-        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+        self.worked_to = self.worked_to.max(now);
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
         loop {
             match guarded(|| Ok(self.rtc.poll_output()?))? {
                 Output::Timeout(at) => {
@@ -302,7 +329,7 @@ mod tests {
     use std::thread::sleep;
 
     use super::*;
-    use crate::media_socket::LARGEST;
+    use crate::media_socket::ReceiveBuffer;
 
     /// Returns whether each end of a [`session`] was connected.
     fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2]) -> [bool; 2] {
@@ -330,7 +357,7 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && connected != [true; 2] {
             for (index, (peer, socket)) in ends.iter_mut().enumerate() {
-                let mut buffer = [0; LARGEST];
+                let mut buffer = ReceiveBuffer::new();
                 while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
                     if peer.recv(&datagram, Instant::now()).is_err() {
                         return (ends, connected);

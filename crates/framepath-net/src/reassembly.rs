@@ -47,6 +47,9 @@ pub struct ReassembledFrame {
     pub key: bool,
     /// CLOCK_MONOTONIC time of the arrival of the frame's first packet, nanoseconds.
     pub arrived_ns: u64,
+    /// CLOCK_MONOTONIC time of the arrival of the frame's last packet, nanoseconds. It is that of a packet that was sent again, if
+    /// the frame waited for it.
+    pub last_arrived_ns: u64,
 }
 
 /// Losses of a stream.
@@ -64,6 +67,7 @@ struct PartialFrame {
     time: u64,
     bytes: Vec<u8>,
     arrived_ns: u64,
+    last_arrived_ns: u64,
     depacketizer: Box<dyn Depacketizer + Send>,
     /// True if a packet is missing, or the payloads are not valid.
     broken: bool,
@@ -78,6 +82,10 @@ pub struct Reassembly {
     waiting: BTreeMap<u64, RtpArrival>,
     /// Sequence number of the next packet; `None` before the first.
     next: Option<u64>,
+    /// Largest sequence number so far; `None` before the first packet.
+    highest: Option<u64>,
+    /// True if a packet came behind a missing one since the last [`Reassembly::take_gap`].
+    has_gap: bool,
     /// CLOCK_MONOTONIC time at which packet `next` was found missing, nanoseconds.
     missing_since_ns: Option<u64>,
     partial: Option<PartialFrame>,
@@ -107,6 +115,8 @@ impl Reassembly {
             latency_ns,
             waiting: BTreeMap::new(),
             next: None,
+            highest: None,
+            has_gap: false,
             missing_since_ns: None,
             partial: None,
             ready: VecDeque::new(),
@@ -120,6 +130,9 @@ impl Reassembly {
     /// Takes a packet. Ignores a duplicate, and a packet that already counts as lost.
     pub fn push(&mut self, packet: RtpArrival) {
         let next = *self.next.get_or_insert(packet.seq);
+        let highest = self.highest.unwrap_or(packet.seq);
+        self.has_gap |= packet.seq > highest + 1;
+        self.highest = Some(highest.max(packet.seq));
         if packet.seq >= next {
             self.waiting.entry(packet.seq).or_insert(packet);
         }
@@ -164,6 +177,11 @@ impl Reassembly {
         self.missing_since_ns.map(|since_ns| since_ns.saturating_add(self.latency_ns))
     }
 
+    /// Returns true if packets were found missing since the last call, so that the sender has to be asked for them.
+    pub fn take_gap(&mut self) -> bool {
+        std::mem::take(&mut self.has_gap)
+    }
+
     /// Returns true if the sender has to be asked for a keyframe.
     pub fn needs_key(&self) -> bool {
         self.needs_key
@@ -201,12 +219,16 @@ impl Reassembly {
             time,
             bytes: Vec::new(),
             arrived_ns,
+            last_arrived_ns: arrived_ns,
             depacketizer: match coding {
                 Coding::H264 => Box::<H264Depacketizer>::default(),
                 _ => Box::<Vp8Depacketizer>::default(),
             },
             broken: !at_boundary && !begins_frame(coding, &payload, behind_loss),
         });
+        // The network may have reordered the packets.
+        partial.arrived_ns = partial.arrived_ns.min(arrived_ns);
+        partial.last_arrived_ns = partial.last_arrived_ns.max(arrived_ns);
         if !partial.broken {
             let PartialFrame { bytes, depacketizer, .. } = partial;
             let is_valid = meter::copy(payload.len(), || {
@@ -222,7 +244,10 @@ impl Reassembly {
 
     /// Ends the partial frame, which is ready if it is whole and can be decoded.
     fn finish_frame(&mut self) {
-        let Some(PartialFrame { time, bytes, arrived_ns, broken, .. }) = self.partial.take() else { return };
+        let Some(PartialFrame { time, bytes, arrived_ns, last_arrived_ns, broken, .. }) = self.partial.take()
+        else {
+            return;
+        };
         if broken || bytes.is_empty() {
             self.lose_frame();
             return;
@@ -236,7 +261,7 @@ impl Reassembly {
             return;
         }
         (self.needs_key, self.has_begun) = (false, true);
-        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns });
+        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, last_arrived_ns });
     }
 
     fn lose_frame(&mut self) {
@@ -375,6 +400,35 @@ mod tests {
             let lost_frames = (10 - expected.len()) as u64;
             assert_eq!((got, counts.lost_frames), (expected, lost_frames), "packet {lost:?}");
         }
+    }
+
+    #[test]
+    fn a_frame_has_the_times_of_its_first_and_last_packet_and_gaps_are_found_once() {
+        let all = [frame(true, 0, 3000), frame(false, 1, 50)];
+        let mut packets = packets(&all);
+        let first = packets.iter().filter(|packet| packet.time == 0).count();
+        assert!(first >= 5, "{first}");
+        for (at, packet) in packets.iter_mut().enumerate() {
+            packet.arrived_ns = 100 + at as u64;
+        }
+        // One packet comes last, as one that was sent again does.
+        packets[3].arrived_ns = 500;
+        let late = packets.remove(3);
+        let mut reassembly = Reassembly::new(Coding::H264, 1000).unwrap();
+        let gaps: Vec<bool> = packets
+            .into_iter()
+            .chain([late])
+            .map(|packet| {
+                reassembly.push(packet);
+                reassembly.take_gap()
+            })
+            .collect();
+        let expected: Vec<bool> = (0..gaps.len()).map(|at| at == 3).collect();
+        assert_eq!(gaps, expected);
+        let frames: Vec<_> = std::iter::from_fn(|| reassembly.poll(500)).collect();
+        let times: Vec<_> = frames.iter().map(|frame| (frame.arrived_ns, frame.last_arrived_ns)).collect();
+        let last = 100 + first as u64;
+        assert_eq!(times, [(100, 500), (last, last)]);
     }
 
     #[test]

@@ -5,6 +5,8 @@
 //! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
 //! rows: touching all rows at the start would cost a short run more.
 
+#[cfg(feature = "net")]
+mod arrival;
 mod spans;
 mod stretch;
 
@@ -20,6 +22,8 @@ use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
 use crate::helper::{HelperInfo, HelperKind};
+#[cfg(feature = "net")]
+pub(crate) use arrival::FrameArrival;
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;

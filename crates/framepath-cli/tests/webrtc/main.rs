@@ -18,6 +18,7 @@ framepath_testkit::tests!(
     viewers::a_sender_that_disappears_is_an_error,
     viewers::an_interrupted_sender_ends_its_viewers,
     viewers::an_interrupted_viewer_ends,
+    viewers::a_slow_display_shows_the_newest_frames,
     refusals::a_viewer_without_the_token_is_refused,
     refusals::requests_that_are_not_whep_are_refused,
     refusals::foreign_datagrams_get_no_answer,
