@@ -409,4 +409,62 @@ mod tests {
             let _ = peer.drive(Instant::now(), socket, |_| ());
         }
     }
+
+    /// Lets both ends work at the time `now` until nothing arrives any more. The viewer does not get the packet
+    /// with the number `lost`. Returns the numbers of the packets that it gets.
+    fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> Vec<u64> {
+        let (mut numbers, mut is_idle) = (Vec::new(), false);
+        while !is_idle {
+            is_idle = true;
+            for index in [0, 1, 0] {
+                let (peer, socket) = &mut ends[index];
+                let mut take = |event| match event {
+                    PeerEvent::Packet { seq, .. } => numbers.push(seq),
+                    _ => {}
+                };
+                peer.drive(now, socket, &mut take).unwrap();
+                let mut buffer = ReceiveBuffer::new();
+                // A datagram on the loopback interface is there when it is sent.
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    is_idle = false;
+                    let head = datagram.bytes;
+                    let is_video = head[0] >> 6 == 2 && head[1] & 0x7f == *peer.pt;
+                    let number = u16::from_be_bytes([head[2], head[3]]);
+                    if is_video && u64::from(number) == lost {
+                        continue;
+                    }
+                    peer.recv(&datagram, now).unwrap();
+                    peer.drive(now, socket, &mut take).unwrap();
+                }
+            }
+        }
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[test]
+    fn missing_packets_are_requested_at_once_and_not_too_often() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        let (mut ends, connected) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        // The clock stands still, so that no tick of str0m is due.
+        let now = Instant::now() + Duration::from_secs(1);
+        exchange(&mut ends, now, 0);
+        let mut requested = Vec::new();
+        for first in [1, 11, 21] {
+            let payload: Arc<[u8]> = [0x41; 30].into();
+            for seq in first..first + 10 {
+                ends[1].0.write(seq, first as u32, seq == first + 9, payload.clone(), now);
+            }
+            let lost = first + 5;
+            let got = exchange(&mut ends, now, lost);
+            assert!(!got.contains(&lost) && got.contains(&(first + 9)), "{got:?}");
+            ends[0].0.request_missing(now).unwrap();
+            requested.push(exchange(&mut ends, now, 0).contains(&lost));
+        }
+        // The third one has to wait for the tick.
+        assert_eq!(requested, [true, true, false]);
+        let later = exchange(&mut ends, now + Duration::from_millis(100), 0);
+        assert!(later.contains(&26), "{later:?}");
+    }
 }

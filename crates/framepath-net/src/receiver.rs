@@ -52,6 +52,8 @@ pub struct ReceiverOptions {
     pub silence: Duration,
     /// Depth of the jitter buffer.
     pub jitter: JitterDepth,
+    /// Longest time for which a frame may wait for the caller before further ones are dropped, up to a keyframe.
+    pub backlog: Duration,
 }
 
 /// Frame that was received, and its way up to the caller.
@@ -148,6 +150,7 @@ impl WhepReceiver {
             shared: shared.clone(),
             reassembly: Reassembly::new(coding, latency_ns)?,
             jitter: JitterBuffer::new(options.jitter),
+            backlog_ns: u64::try_from(options.backlog.as_nanos()).unwrap_or(u64::MAX),
             kept: VecDeque::new(),
             peer,
             socket,
@@ -224,6 +227,7 @@ struct ReceiverSession {
     shared: Arc<ReceiverShared>,
     reassembly: Reassembly,
     jitter: JitterBuffer,
+    backlog_ns: u64,
     /// Frames in the jitter buffer, each with the CLOCK_MONOTONIC time at which it leaves, nanoseconds.
     kept: VecDeque<(u64, ReceivedFrame)>,
     peer: WebrtcPeer,
@@ -362,17 +366,21 @@ impl ReceiverSession {
         is_new
     }
 
+    /// Puts a frame into the inbox, or drops it if the path is too slow.
     fn deliver(&mut self, mut frame: ReceivedFrame) {
         let ReassembledFrame { bytes, key, .. } = &frame.frame;
+        let released_ns = now_ns().max(frame.whole_ns);
         let mut inbox = lock(&self.shared.inbox);
+        let oldest_ns = inbox.frames.front().map_or(released_ns, |oldest| oldest.released_ns);
+        let is_late = released_ns.saturating_sub(oldest_ns) > self.backlog_ns;
         let is_full = inbox.bytes + bytes.len() > MOST_WAITING && !inbox.frames.is_empty();
-        if is_full || self.needs_key && !key {
+        if is_late || is_full || self.needs_key && !key {
             (self.needs_key, self.dropped) = (true, self.dropped + 1);
             return;
         }
         self.needs_key = false;
         inbox.bytes += bytes.len();
-        frame.released_ns = now_ns().max(frame.whole_ns);
+        frame.released_ns = released_ns;
         inbox.frames.push_back(frame);
     }
 

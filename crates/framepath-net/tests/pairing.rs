@@ -23,6 +23,7 @@ fn open(url: &str, token: Option<&str>) -> Result<WhepReceiver, WebrtcError> {
         timeout: Duration::from_secs(10),
         silence: Duration::from_secs(10),
         jitter: framepath_net::JitterDepth::Adaptive,
+        backlog: Duration::MAX,
     };
     WhepReceiver::open(&options, || false, || ())
 }

@@ -5,47 +5,84 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 /// Interval of looks at the end of the test.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// Packets that a proxy drops of those that the sender sends.
+#[derive(Clone, Copy)]
+pub enum Dropped {
+    /// The first packet of the frame with this number, from 0, but not the packet that is sent again.
+    FirstOf(usize),
+    /// One of so many packets, those that are sent again included; but none of the frames from this number on.
+    OneOf(usize, usize),
+    /// None.
+    Nothing,
+}
+
+/// State that a proxy shares with its threads.
+#[derive(Default)]
+struct ProxySwitch {
+    done: AtomicBool,
+    /// True while nothing passes.
+    is_cut: AtomicBool,
+    /// Number of frames of which a packet has passed.
+    frames: AtomicUsize,
+}
+
 /// Running proxy of one viewer.
 pub struct Proxy {
     /// Endpoint for the viewer.
     pub url: String,
-    done: Arc<AtomicBool>,
+    switch: Arc<ProxySwitch>,
     relay: JoinHandle<u64>,
 }
 
 impl Proxy {
-    /// Starts the proxy of the sender at `port`; it drops the first packet of the frame with number `frame`, from 0,
-    /// but not the packet that is sent again.
-    pub fn start(port: u16, frame: usize) -> Proxy {
+    /// Starts the proxy of the sender at `port`.
+    pub fn start(port: u16, drops: Dropped) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let own = socket.local_addr().unwrap().port();
         let url = format!("http://{}/whep", listener.local_addr().unwrap());
-        thread::spawn(move || pass_request(&listener, port, own));
-        let done = Arc::<AtomicBool>::default();
-        let stop = done.clone();
-        let relay = thread::spawn(move || pass_datagrams(&socket, port, frame, &stop));
-        Proxy { url, done, relay }
+        let switch = Arc::<ProxySwitch>::default();
+        let of_requests = switch.clone();
+        thread::spawn(move || {
+            for viewer in listener.incoming() {
+                if !of_requests.is_cut.load(Ordering::Relaxed) {
+                    pass_request(viewer.unwrap(), port, own);
+                }
+            }
+        });
+        let of_datagrams = switch.clone();
+        let relay = thread::spawn(move || pass_datagrams(&socket, port, drops, &of_datagrams));
+        Proxy { url, switch, relay }
     }
 
-    /// Ends the proxy, and returns the number of dropped packets.
+    /// Returns the number of frames of which a packet has passed.
+    pub fn frames(&self) -> usize {
+        self.switch.frames.load(Ordering::Relaxed)
+    }
+
+    /// Lets nothing pass from now on, or everything again.
+    pub fn cut(&self, is_cut: bool) {
+        self.switch.is_cut.store(is_cut, Ordering::Relaxed);
+    }
+
+    /// Ends the proxy, and returns the number of dropped packets, without those of a cut.
     pub fn end(self) -> u64 {
-        self.done.store(true, Ordering::Relaxed);
+        self.switch.done.store(true, Ordering::Relaxed);
         self.relay.join().unwrap()
     }
 }
 
-/// Passes on one request to `port`; the answer names the port `own` for the video.
-fn pass_request(listener: &TcpListener, port: u16, own: u16) {
-    let (mut viewer, _) = listener.accept().unwrap();
-    let mut sender = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).unwrap();
+/// Passes on one request to `port`; the answer names the port `own` for the video. Closes the connection if the sender does not
+/// listen.
+fn pass_request(mut viewer: TcpStream, port: u16, own: u16) {
+    let Ok(mut sender) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) else { return };
     let (mut request, mut bytes) = (Vec::new(), [0; 4096]);
     // The viewer leaves its side open.
     let is_whole = |request: &[u8]| {
@@ -55,18 +92,22 @@ fn pass_request(listener: &TcpListener, port: u16, own: u16) {
         (body.len() >= size).then_some(())
     };
     while is_whole(&request).is_none() {
-        let len = viewer.read(&mut bytes).unwrap();
-        assert!(len > 0, "the request is cut off");
+        let len = viewer.read(&mut bytes).unwrap_or(0);
+        if len == 0 {
+            // The viewer has ended.
+            return;
+        }
         request.extend_from_slice(&bytes[..len]);
     }
     sender.write_all(&request).unwrap();
     let mut answer = String::new();
-    sender.read_to_string(&mut answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let Ok(_) = sender.read_to_string(&mut answer) else { return };
+    let Some((head, body)) = answer.split_once("\r\n\r\n") else { return };
     let body = body.replace(&format!(" {port} typ host"), &format!(" {own} typ host"));
     let lines = head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("content-length"));
     let head = lines.collect::<Vec<_>>().join("\r\n");
-    write!(viewer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len()).unwrap();
+    // Fails if the viewer has ended.
+    let _ = write!(viewer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
 /// RTP timestamp and synchronisation source of a datagram; `None` if it is not RTP. The header is not encrypted.
@@ -76,31 +117,42 @@ fn rtp(bytes: &[u8]) -> Option<(u32, u32)> {
     is_rtp.then(|| (word(4), word(8)))
 }
 
-fn pass_datagrams(socket: &UdpSocket, port: u16, frame: usize, done: &AtomicBool) -> u64 {
+fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxySwitch) -> u64 {
     socket.set_read_timeout(Some(INTERVAL)).unwrap();
     let sender = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let (mut viewer, mut stream, mut dropped) = (None, None, 0);
+    let (mut viewer, mut stream, mut dropped, mut packets) = (None, None, 0, 0);
     let (mut times, mut bytes) = (Vec::new(), vec![0; 65_536]);
-    while !done.load(Ordering::Relaxed) {
+    while !switch.done.load(Ordering::Relaxed) {
         let (len, source) = match socket.recv_from(&mut bytes) {
             Ok(received) => received,
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
             Err(error) => panic!("{error}"),
         };
         let bytes = &bytes[..len];
+        if switch.is_cut.load(Ordering::Relaxed) {
+            continue;
+        }
         if source != sender {
             viewer = Some(source);
             socket.send_to(bytes, sender).unwrap();
             continue;
         }
-        // Packets that are sent again have a source of their own.
-        if let Some((time, _)) = rtp(bytes).filter(|(_, source)| *stream.get_or_insert(*source) == *source) {
-            if !times.contains(&time) {
+        if let Some((time, source)) = rtp(bytes) {
+            packets += 1;
+            // Packets that are sent again have a source of their own.
+            let is_new = *stream.get_or_insert(source) == source && !times.contains(&time);
+            if is_new {
                 times.push(time);
-                if times.len() == frame + 1 {
-                    dropped += 1;
-                    continue;
-                }
+                switch.frames.store(times.len(), Ordering::Relaxed);
+            }
+            let drop = match drops {
+                Dropped::FirstOf(frame) => is_new && times.len() == frame + 1,
+                Dropped::OneOf(packet, end) => packets % packet == packet / 2 && times.len() <= end,
+                Dropped::Nothing => false,
+            };
+            if drop {
+                dropped += 1;
+                continue;
             }
         }
         // Fails once the viewer has ended.

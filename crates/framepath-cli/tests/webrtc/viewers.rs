@@ -128,3 +128,28 @@ pub fn a_slow_display_shows_the_newest_frames() {
     assert!(dropped > 0 && shown > 1, "{dropped} dropped");
     sending.end().ended(0);
 }
+
+pub fn a_slow_path_with_a_backlog_drops_up_to_a_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=50", "wait=1");
+    // Each frame takes as long as five do on the network.
+    let path = format!(
+        "recv {} token={} timeout=60s latency=5s backlog=300ms ! decode ! block time=100ms ! framemd5 -",
+        sending.url, sending.token
+    );
+    let output = wait(framepath(&["run", "--quiet", &path]).spawn().unwrap(), "recv").ended(3);
+    let got = hashes(&output.frames());
+    let lost = FRAMES - got.len();
+    assert!(lost > 0, "{}", got.len());
+    let output = output.prints(&format!(": lost {lost} frames: the path is slower than the stream"));
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    // Nothing is damaged: a frame follows the one in front of it, or is a keyframe.
+    let numbers: Vec<usize> =
+        got.iter().map(|hash| all.iter().position(|other| other == hash).unwrap()).collect();
+    for pair in numbers.windows(2) {
+        assert!(pair[1] == pair[0] + 1 || pair[1] > pair[0] && pair[1] % GROUP == 0, "{numbers:?}");
+    }
+    sending.end().ended(0);
+}

@@ -44,6 +44,13 @@ static DEFINITION: Definition = Definition::source(
          while frames are late by more than half an interval; a frame is never dropped for being late",
     ),
     Arg::option(
+        "backlog",
+        ValueKind::Duration,
+        DefaultValue::Unset("no limit but 64 MiB"),
+        "longest time for which a frame may wait for the path; then those up to the next keyframe are dropped and counted, and \
+         a keyframe is requested, so that a slow path does not lag ever more",
+    ),
+    Arg::option(
         "reconnect",
         ValueKind::count_or(0, 1_000_000_000, "inf", INFINITE),
         DefaultValue::Is("0"),

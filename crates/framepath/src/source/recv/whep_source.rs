@@ -80,6 +80,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
             AUTO => JitterDepth::Adaptive,
             depth => JitterDepth::Fixed(depth),
         },
+        backlog: match hop.is_set("backlog") {
+            true => Duration::from_nanos(hop.duration_ns("backlog")),
+            false => Duration::MAX,
+        },
     };
     let run = Arc::<Mutex<Option<Stop>>>::default();
     let receiver = open(&options, &run, signal::interrupted).map_err(net_error)?;
