@@ -54,7 +54,7 @@ impl Lost {
 
 /// Presentation times of a stream that goes on over several connections.
 #[derive(Debug, Default)]
-pub(super) struct Timeline {
+pub(super) struct ConnectedTimes {
     /// Latest end of a packet so far, ticks; `None` before the first packet with a time.
     end: Option<i64>,
     /// Ticks to add to the times of the present connection; `None` until its first packet with a time.
@@ -63,7 +63,7 @@ pub(super) struct Timeline {
     gap: i64,
 }
 
-impl Timeline {
+impl ConnectedTimes {
     /// Begins another connection, `gap` ticks after the end of the last one.
     pub(super) fn reconnect(&mut self, gap: i64) {
         (self.shift, self.gap) = (None, gap.max(0));
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn times_go_on_behind_a_gap() {
-        let mut timeline = Timeline::default();
+        let mut timeline = ConnectedTimes::default();
         let placed: Vec<i64> = [900, 1200, 1000, 1100].map(|pts| timeline.place(pts, 100)).into();
         assert_eq!(placed, [900, 1200, 1000, 1100], "the first connection's times are kept");
         timeline.reconnect(50);

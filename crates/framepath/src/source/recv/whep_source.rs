@@ -27,7 +27,7 @@ use crate::outcomes::Outcomes;
 use crate::recorder::FrameArrival;
 use crate::request::{Answered, Request};
 use crate::source::Source;
-use crate::source::reconnect::{Lost, MOST_NOTES, Timeline};
+use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
 
 /// Unit of the times: that of RTP timestamps of video.
 const TIME_BASE: Rational = Rational::new(1, 90_000);
@@ -60,7 +60,7 @@ pub(super) struct WhepSource {
     first_seq: u64,
     /// RTP timestamp of the first frame of the present connection; `None` before that frame.
     first_time: Option<u64>,
-    timeline: Timeline,
+    timeline: ConnectedTimes,
     /// True after a flush, until a keyframe.
     skips_to_key: bool,
     /// Losses of earlier connections.
@@ -114,7 +114,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
         next_seq: 0,
         first_seq: 0,
         first_time: None,
-        timeline: Timeline::default(),
+        timeline: ConnectedTimes::default(),
         skips_to_key: false,
         before: ReassemblyCounts::default(),
         outcomes: place.outcomes.clone(),

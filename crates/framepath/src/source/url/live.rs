@@ -30,7 +30,7 @@ use crate::out::{HopFailure, Out};
 use crate::outcomes::Outcomes;
 use crate::request::{Answered, Request};
 use crate::source::Source;
-use crate::source::reconnect::{Lost, MOST_NOTES, Timeline};
+use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
 
 /// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
 /// worker connects. The list is empty if a signal or a stop request ended the look-up of the addresses.
@@ -98,7 +98,7 @@ pub(super) struct Live {
     /// Parameter sets of the present connection, to put in front of its first packet; empty after that packet,
     /// and if the connection needs none.
     sets: Vec<u8>,
-    timeline: Timeline,
+    timeline: ConnectedTimes,
     next_seq: u64,
     /// Statistics of the workers of all connections.
     stats: Arc<WorkerStats>,
@@ -144,7 +144,7 @@ impl Live {
             reconnect: hop.count("reconnect"),
             track,
             sets: Vec::new(),
-            timeline: Timeline::default(),
+            timeline: ConnectedTimes::default(),
             next_seq: 0,
             stats,
             outcomes: place.outcomes.clone(),
