@@ -7,7 +7,8 @@
 //! A [`WhepSender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
 //! an answer. A [`WhepReceiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
 //! sockets and clocks; `hyper` implements HTTP. This crate packetises frames, paces the packets, reassembles
-//! frames, and keeps them for moments if the network delivers them unevenly. A frame with a lost packet is never handed on, and neither are the frames that depend on it.
+//! frames, and keeps them for moments if the network delivers them unevenly. A frame with a lost packet is never
+//! handed on, and neither are the frames that depend on it.
 //!
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]

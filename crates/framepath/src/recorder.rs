@@ -265,11 +265,10 @@ impl Recorder {
             let gap_ns = now.start_ns.saturating_sub(stretch.end_ns) + stretch.apart_ns;
             row.enter_ns = stretch.start_ns;
             row.wakeup_ns = wakeup_ns.min(gap_ns);
-            let rest_ns = gap_ns - row.wakeup_ns;
+            let (rest_ns, woken_ns) = (gap_ns - row.wakeup_ns, stretch.end_ns + row.wakeup_ns);
             add(&mut row, &stretch);
             row.flags |= flag::SPLIT;
             let of = (hop, meta.seq);
-            let woken_ns = stretch.end_ns + row.wakeup_ns;
             self.spans.push(of, SpanPlace::Inside(Cause::Wakeup), stretch.end_ns, woken_ns);
             self.spans.push(of, SpanPlace::Thread(self.thread), now.start_ns, now.end_ns);
             if let Some(cause) = gap.cause() {

@@ -20,7 +20,9 @@ fn start_at(clip: &Path, port: u16, rate: u32) -> Sending {
     let file = clip.display();
     let token = "abcdefgh12345678".to_owned();
     let path = format!("file {file} rate={rate} ! send listen=127.0.0.1:{port} token={token} wait=1");
-    Sending { token, ..started(&mut framepath(&["run", "-v", "--quiet", &path])) }
+    let mut sending = started(&mut framepath(&["run", "-v", "--quiet", &path]));
+    sending.token = token;
+    sending
 }
 
 /// Lets a network be away for 5 s in the middle of a stream. Returns the viewer's standard error, and checks that the last

@@ -38,11 +38,10 @@ impl Recorder {
         let first_ns = arrival.first_ns.min(last_ns);
         let cpu_ns = arrival.cpu_ns.min(whole_ns - taken_ns);
         let is_counted = self.level == Level::Full;
-        before.wakeup_ns += taken_ns - last_ns;
         before.stretch = Stretch {
             start_ns: first_ns,
             end_ns: released_ns,
-            apart_ns: taken_ns - last_ns,
+            wakeup_ns: taken_ns - last_ns,
             blocked_ns: last_ns - first_ns,
             paced_ns: released_ns - whole_ns,
             compute_ns: if is_counted { cpu_ns } else { 0 },
