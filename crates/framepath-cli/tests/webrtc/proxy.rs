@@ -5,8 +5,8 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 /// Interval of looks at the end of the test.
@@ -31,35 +31,36 @@ struct ProxySwitch {
     is_cut: AtomicBool,
     /// Number of frames of which a packet has passed.
     frames: AtomicUsize,
+    /// Number of dropped packets, without those of a cut.
+    dropped: AtomicU64,
 }
 
-/// Running proxy of one viewer.
+/// Running proxy. Each request gets a port of its own for the video, as behind a router.
 pub struct Proxy {
     /// Endpoint for the viewer.
     pub url: String,
     switch: Arc<ProxySwitch>,
-    relay: JoinHandle<u64>,
 }
 
 impl Proxy {
     /// Starts the proxy of the sender at `port`.
     pub fn start(port: u16, drops: Dropped) -> Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let own = socket.local_addr().unwrap().port();
         let url = format!("http://{}/whep", listener.local_addr().unwrap());
         let switch = Arc::<ProxySwitch>::default();
-        let of_requests = switch.clone();
+        let shared = switch.clone();
         thread::spawn(move || {
             for viewer in listener.incoming() {
-                if !of_requests.is_cut.load(Ordering::Relaxed) {
-                    pass_request(viewer.unwrap(), port, own);
+                if shared.is_cut.load(Ordering::Relaxed) {
+                    continue;
                 }
+                let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+                let (own, switch) = (socket.local_addr().unwrap().port(), shared.clone());
+                thread::spawn(move || pass_datagrams(&socket, port, drops, &switch));
+                pass_request(viewer.unwrap(), port, own);
             }
         });
-        let of_datagrams = switch.clone();
-        let relay = thread::spawn(move || pass_datagrams(&socket, port, drops, &of_datagrams));
-        Proxy { url, switch, relay }
+        Proxy { url, switch }
     }
 
     /// Returns the number of frames of which a packet has passed.
@@ -75,7 +76,7 @@ impl Proxy {
     /// Ends the proxy, and returns the number of dropped packets, without those of a cut.
     pub fn end(self) -> u64 {
         self.switch.done.store(true, Ordering::Relaxed);
-        self.relay.join().unwrap()
+        self.switch.dropped.load(Ordering::Relaxed)
     }
 }
 
@@ -117,10 +118,10 @@ fn rtp(bytes: &[u8]) -> Option<(u32, u32)> {
     is_rtp.then(|| (word(4), word(8)))
 }
 
-fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxySwitch) -> u64 {
+fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxySwitch) {
     socket.set_read_timeout(Some(INTERVAL)).unwrap();
     let sender = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-    let (mut viewer, mut stream, mut dropped, mut packets) = (None, None, 0, 0);
+    let (mut viewer, mut stream, mut packets) = (None, None, 0);
     let (mut times, mut bytes) = (Vec::new(), vec![0; 65_536]);
     while !switch.done.load(Ordering::Relaxed) {
         let (len, source) = match socket.recv_from(&mut bytes) {
@@ -143,7 +144,7 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
             let is_new = *stream.get_or_insert(source) == source && !times.contains(&time);
             if is_new {
                 times.push(time);
-                switch.frames.store(times.len(), Ordering::Relaxed);
+                switch.frames.fetch_add(1, Ordering::Relaxed);
             }
             let drop = match drops {
                 Dropped::FirstOf(frame) => is_new && times.len() == frame + 1,
@@ -151,12 +152,11 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
                 Dropped::Nothing => false,
             };
             if drop {
-                dropped += 1;
+                switch.dropped.fetch_add(1, Ordering::Relaxed);
                 continue;
             }
         }
         // Fails once the viewer has ended.
         let _ = socket.send_to(bytes, viewer.unwrap());
     }
-    dropped
 }
