@@ -6,8 +6,9 @@
 //!
 //! A [`WhepSender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
 //! an answer. A [`WhepReceiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
-//! sockets and clocks; `hyper` implements HTTP. This crate packetises frames, paces the packets, and reassembles
-//! frames. A frame with a lost packet is never handed on, and neither are the frames that depend on it.
+//! sockets and clocks; `hyper` implements HTTP. This crate packetises frames, paces the packets, reassembles
+//! frames, and keeps them for moments if the network delivers them unevenly. A frame with a lost packet is never
+//! handed on, and neither are the frames that depend on it.
 //!
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ mod datagram_batch;
 mod error;
 mod frame_number;
 mod http_io;
+mod jitter;
 mod ledger_channel;
 mod ledger_exchange;
 mod ledger_message;
@@ -40,11 +42,12 @@ mod wrong_tokens;
 pub use clock::{ClockEstimator, ConvertedTime, PingStamps};
 pub use congestion::SenderRequest;
 pub use error::WebrtcError;
+pub use jitter::{JitterBuffer, JitterDepth};
 pub use ledger_exchange::{LedgerExchange, RemoteFrame, RemoteLedger};
 pub use ledger_message::{FrameRows, RemoteHop, RemotePath, ledger_rows};
 pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
-pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
+pub use receiver::{ReceivedFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
 pub use sender::{SenderCounts, SenderOptions, WhepSender};
 pub use sent_frame::SentFrame;

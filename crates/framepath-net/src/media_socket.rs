@@ -6,8 +6,9 @@ use std::io::{self, IoSlice};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 
-use framepath_os::net::{set_receive_buffer, set_segment_size};
-use framepath_os::time::now_ns;
+use framepath_os::net::{
+    ReceivedBatch, ReceivedDatagram, set_arrival_times, set_receive_buffer, set_segment_size,
+};
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg_addr};
 
@@ -17,14 +18,32 @@ use crate::error::WebrtcError;
 /// the CPU.
 const RECEIVE_BUFFER: i32 = 4 << 20;
 /// Largest datagram that is received whole, bytes. WebRTC sends at most about 1,500.
-pub(crate) const LARGEST: usize = 2048;
+const LARGEST: usize = 2048;
 
 /// Datagram that was received.
 pub(crate) struct Datagram<'a> {
     pub(crate) source: SocketAddr,
     pub(crate) bytes: &'a [u8],
-    /// CLOCK_MONOTONIC time of the arrival in this process, nanoseconds.
+    /// CLOCK_MONOTONIC time of the arrival in the kernel, nanoseconds.
     pub(crate) arrived_ns: u64,
+}
+
+/// Datagrams that were received with one system call, some of which were not returned yet.
+pub(crate) struct ReceiveBuffer {
+    batch: ReceivedBatch,
+    /// Index of the next datagram to return.
+    next: usize,
+}
+
+impl ReceiveBuffer {
+    pub(crate) fn new() -> ReceiveBuffer {
+        ReceiveBuffer { batch: ReceivedBatch::new(LARGEST), next: 0 }
+    }
+
+    /// Returns true if all datagrams were returned.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.next >= self.batch.len()
+    }
 }
 
 /// UDP socket that never blocks.
@@ -48,6 +67,8 @@ impl MediaSocket {
             socket.set_nonblocking(true)?;
             // The kernel's default remains if it refuses.
             let _ = set_receive_buffer(&socket, RECEIVE_BUFFER);
+            // Without it, datagrams have the time of their reception in this process.
+            let _ = set_arrival_times(&socket);
             Ok(socket)
         });
         let socket = bound.map_err(WebrtcError::io(format!("bind UDP {address}")))?;
@@ -119,26 +140,38 @@ impl MediaSocket {
         self.takes_runs.set(false);
     }
 
-    /// Receives the next datagram into `buffer`; `None` if none is there.
+    /// Receives the next datagram; `None` if none is there. One system call receives several, which `buffer` keeps.
     ///
     /// # Errors
-    /// From recvfrom(2).
+    /// From recvmmsg(2).
     pub(crate) fn recv<'a>(
         &self,
-        buffer: &'a mut [u8; LARGEST],
+        buffer: &'a mut ReceiveBuffer,
     ) -> Result<Option<Datagram<'a>>, WebrtcError> {
-        loop {
-            match self.socket.recv_from(buffer) {
-                Ok((len, source)) => {
-                    return Ok(Some(Datagram { source, bytes: &buffer[..len], arrived_ns: now_ns() }));
-                }
+        let ReceiveBuffer { batch, next } = buffer;
+        while *next >= batch.len() {
+            let has_more = batch.is_empty() || batch.is_full();
+            *next = 0;
+            batch.clear();
+            if !has_more {
+                return Ok(None);
+            }
+            match batch.recv(&self.socket) {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 // Answers of hosts that an earlier datagram did not reach.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(WebrtcError::io("recvfrom")(error)),
+                Err(error) => return Err(WebrtcError::io("recvmmsg")(error)),
             }
         }
+        *next += 1;
+        let datagram = batch.get(*next - 1);
+        Ok(datagram.map(|ReceivedDatagram { source, bytes, arrived_ns }| Datagram {
+            source,
+            bytes,
+            arrived_ns,
+        }))
     }
 }
 

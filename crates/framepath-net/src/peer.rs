@@ -41,6 +41,11 @@ const FRAME_NUMBER: u8 = 6;
 const SEARCHED: u64 = 2;
 /// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
 const LEAST_WAIT: Duration = Duration::from_micros(250);
+/// Time between two requests of str0m for missing packets (its `NACK_MIN_INTERVAL`).
+const NACK_INTERVAL: Duration = Duration::from_millis(33);
+/// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
+/// at most two early requests in a row, and then one per tick.
+const MOST_AHEAD: Duration = Duration::from_millis(40);
 
 /// Event of a session.
 pub(crate) enum PeerEvent {
@@ -121,6 +126,8 @@ pub(crate) struct WebrtcPeer {
     /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits, and the times at which they were
     /// ready, CLOCK_MONOTONIC nanoseconds.
     batched: Vec<(u16, u64)>,
+    /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
+    worked_to: Instant,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -217,6 +224,7 @@ impl WebrtcPeer {
             deadline: now,
             batch,
             batched: Vec::new(),
+            worked_to: now,
         };
         if has_ledger {
             peer.start_ledger(false);
@@ -265,6 +273,7 @@ impl WebrtcPeer {
             deadline: now,
             batch,
             batched: Vec::new(),
+            worked_to: now,
         };
         if has_ledger {
             peer.start_ledger(true);
@@ -373,6 +382,24 @@ impl WebrtcPeer {
         }
     }
 
+    /// Asks the sender for the packets that are missing, without waiting for str0m's next tick. Does nothing if str0m was asked
+    /// so often that its time would be far ahead; then the next tick asks.
+    ///
+    /// str0m has no call for it. A tick is due [`NACK_INTERVAL`] after the last one, so the session works up to that
+    /// time now. Times of arrival are the real ones, so the sender's estimate of the bandwidth is not affected. What is due
+    /// meanwhile, such as reports, happens early.
+    ///
+    /// # Errors
+    /// The session failed.
+    pub(crate) fn request_missing(&mut self, now: Instant) -> Result<(), WebrtcError> {
+        let ahead = self.worked_to.saturating_duration_since(now);
+        if ahead > MOST_AHEAD {
+            return Ok(());
+        }
+        self.worked_to = self.worked_to.max(now) + NACK_INTERVAL;
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))
+    }
+
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
     pub(crate) fn close(&mut self) {
         let closed = guarded(|| self.rtc.close().map_err(WebrtcError::from));
@@ -391,14 +418,15 @@ impl WebrtcPeer {
         socket: &MediaSocket,
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
-        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+        self.worked_to = self.worked_to.max(now);
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
         let mut is_idle = true;
         loop {
             match guarded(|| Ok(self.rtc.poll_output()?))? {
                 Output::Timeout(at) => {
                     // The pacer lets one packet pass at a time.
-                    if at <= now && !std::mem::replace(&mut is_idle, true) {
-                        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(now))?))?;
+                    if at <= self.worked_to && !std::mem::replace(&mut is_idle, true) {
+                        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
                         continue;
                     }
                     self.deadline = at.max(now + LEAST_WAIT);
@@ -487,7 +515,7 @@ mod tests {
     use std::thread::sleep;
 
     use super::*;
-    use crate::media_socket::LARGEST;
+    use crate::media_socket::ReceiveBuffer;
 
     /// Returns whether each end of a [`session`] was connected.
     fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2]) -> [bool; 2] {
@@ -516,7 +544,7 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && connected != [true; 2] {
             for (index, (peer, socket)) in ends.iter_mut().enumerate() {
-                let mut buffer = [0; LARGEST];
+                let mut buffer = ReceiveBuffer::new();
                 while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
                     if peer.recv(&datagram, Instant::now()).is_err() {
                         return (ends, connected);
@@ -586,5 +614,63 @@ mod tests {
             peer.close();
             let _ = peer.drive(Instant::now(), socket, |_| ());
         }
+    }
+
+    /// Lets both ends work at the time `now` until nothing arrives any more. The viewer does not get the packet
+    /// with the number `lost`. Returns the numbers of the packets that it gets.
+    fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> Vec<u64> {
+        let (mut numbers, mut is_idle) = (Vec::new(), false);
+        while !is_idle {
+            is_idle = true;
+            for index in [0, 1, 0] {
+                let (peer, socket) = &mut ends[index];
+                let mut take = |event| match event {
+                    PeerEvent::Packet { seq, .. } => numbers.push(seq),
+                    _ => {}
+                };
+                peer.drive(now, socket, &mut take).unwrap();
+                let mut buffer = ReceiveBuffer::new();
+                // A datagram on the loopback interface is there when it is sent.
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    is_idle = false;
+                    let head = datagram.bytes;
+                    let is_video = head[0] >> 6 == 2 && head[1] & 0x7f == *peer.pt;
+                    let number = u16::from_be_bytes([head[2], head[3]]);
+                    if is_video && u64::from(number) == lost {
+                        continue;
+                    }
+                    peer.recv(&datagram, now).unwrap();
+                    peer.drive(now, socket, &mut take).unwrap();
+                }
+            }
+        }
+        numbers.sort_unstable();
+        numbers
+    }
+
+    #[test]
+    fn missing_packets_are_requested_at_once_and_not_too_often() {
+        let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+        let (mut ends, connected) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        // The clock stands still, so that no tick of str0m is due.
+        let now = Instant::now() + Duration::from_secs(1);
+        exchange(&mut ends, now, 0);
+        let mut requested = Vec::new();
+        for first in [1, 11, 21] {
+            let payload: Arc<[u8]> = [0x41; 30].into();
+            for seq in first..first + 10 {
+                ends[1].0.write(seq, first as u32, seq == first + 9, payload.clone(), now);
+            }
+            let lost = first + 5;
+            let got = exchange(&mut ends, now, lost);
+            assert!(!got.contains(&lost) && got.contains(&(first + 9)), "{got:?}");
+            ends[0].0.request_missing(now).unwrap();
+            requested.push(exchange(&mut ends, now, 0).contains(&lost));
+        }
+        // The third one has to wait for the tick.
+        assert_eq!(requested, [true, true, false]);
+        let later = exchange(&mut ends, now + Duration::from_millis(100), 0);
+        assert!(later.contains(&26), "{later:?}");
     }
 }

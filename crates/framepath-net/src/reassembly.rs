@@ -50,8 +50,9 @@ pub struct ReassembledFrame {
     pub key: bool,
     /// CLOCK_MONOTONIC time of the arrival of the frame's first packet, nanoseconds.
     pub arrived_ns: u64,
-    /// CLOCK_MONOTONIC time of the arrival of the frame's last packet, nanoseconds: of the one that came last.
-    pub complete_ns: u64,
+    /// CLOCK_MONOTONIC time of the arrival of the frame's last packet, nanoseconds. It is that of a packet that was sent again, if
+    /// the frame waited for it.
+    pub last_arrived_ns: u64,
     /// Number of the frame at the sender; `None` if the sender does not give it.
     pub number: Option<u64>,
 }
@@ -71,7 +72,7 @@ struct PartialFrame {
     time: u64,
     bytes: Vec<u8>,
     arrived_ns: u64,
-    complete_ns: u64,
+    last_arrived_ns: u64,
     number: Option<u64>,
     depacketizer: Box<dyn Depacketizer + Send>,
     /// True if a packet is missing, or the payloads are not valid.
@@ -87,6 +88,10 @@ pub struct Reassembly {
     waiting: BTreeMap<u64, RtpArrival>,
     /// Sequence number of the next packet; `None` before the first.
     next: Option<u64>,
+    /// Largest sequence number so far; `None` before the first packet.
+    highest: Option<u64>,
+    /// True if a packet came behind a missing one since the last [`Reassembly::take_gap`].
+    has_gap: bool,
     /// CLOCK_MONOTONIC time at which packet `next` was found missing, nanoseconds.
     missing_since_ns: Option<u64>,
     partial: Option<PartialFrame>,
@@ -116,6 +121,8 @@ impl Reassembly {
             latency_ns,
             waiting: BTreeMap::new(),
             next: None,
+            highest: None,
+            has_gap: false,
             missing_since_ns: None,
             partial: None,
             ready: VecDeque::new(),
@@ -129,6 +136,9 @@ impl Reassembly {
     /// Takes a packet. Ignores a duplicate, and a packet that already counts as lost.
     pub fn push(&mut self, packet: RtpArrival) {
         let next = *self.next.get_or_insert(packet.seq);
+        let highest = self.highest.unwrap_or(packet.seq);
+        self.has_gap |= packet.seq > highest + 1;
+        self.highest = Some(highest.max(packet.seq));
         if packet.seq >= next {
             self.waiting.entry(packet.seq).or_insert(packet);
         }
@@ -173,6 +183,11 @@ impl Reassembly {
         self.missing_since_ns.map(|since_ns| since_ns.saturating_add(self.latency_ns))
     }
 
+    /// Returns true if packets were found missing since the last call, so that the sender has to be asked for them.
+    pub fn take_gap(&mut self) -> bool {
+        std::mem::take(&mut self.has_gap)
+    }
+
     /// Returns true if the sender has to be asked for a keyframe.
     pub fn needs_key(&self) -> bool {
         self.needs_key
@@ -210,7 +225,7 @@ impl Reassembly {
             time,
             bytes: Vec::new(),
             arrived_ns,
-            complete_ns: arrived_ns,
+            last_arrived_ns: arrived_ns,
             number: None,
             depacketizer: match coding {
                 Coding::H264 => Box::<H264Depacketizer>::default(),
@@ -218,9 +233,9 @@ impl Reassembly {
             },
             broken: !at_boundary && !begins_frame(coding, &payload, behind_loss),
         });
-        // A packet in front may have been sent again.
+        // The network may have reordered the packets, and a packet may have been sent again.
         partial.arrived_ns = partial.arrived_ns.min(arrived_ns);
-        partial.complete_ns = partial.complete_ns.max(arrived_ns);
+        partial.last_arrived_ns = partial.last_arrived_ns.max(arrived_ns);
         partial.number = partial.number.or(number);
         if !partial.broken {
             let PartialFrame { bytes, depacketizer, .. } = partial;
@@ -237,7 +252,7 @@ impl Reassembly {
 
     /// Ends the partial frame, which is ready if it is whole and can be decoded.
     fn finish_frame(&mut self) {
-        let Some(PartialFrame { time, bytes, arrived_ns, complete_ns, number, broken, .. }) =
+        let Some(PartialFrame { time, bytes, arrived_ns, last_arrived_ns, number, broken, .. }) =
             self.partial.take()
         else {
             return;
@@ -256,7 +271,7 @@ impl Reassembly {
         }
         (self.needs_key, self.has_begun) = (false, true);
         let number = number.or_else(|| frame_number(self.coding, &bytes));
-        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, complete_ns, number });
+        self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, last_arrived_ns, number });
     }
 
     fn lose_frame(&mut self) {
@@ -397,6 +412,35 @@ mod tests {
             let lost_frames = (10 - expected.len()) as u64;
             assert_eq!((got, counts.lost_frames), (expected, lost_frames), "packet {lost:?}");
         }
+    }
+
+    #[test]
+    fn a_frame_has_the_times_of_its_first_and_last_packet_and_gaps_are_found_once() {
+        let all = [frame(true, 0, 3000), frame(false, 1, 50)];
+        let mut packets = packets(&all);
+        let first = packets.iter().filter(|packet| packet.time == 0).count();
+        assert!(first >= 5, "{first}");
+        for (at, packet) in packets.iter_mut().enumerate() {
+            packet.arrived_ns = 100 + at as u64;
+        }
+        // One packet comes last, as one that was sent again does.
+        packets[3].arrived_ns = 500;
+        let late = packets.remove(3);
+        let mut reassembly = Reassembly::new(Coding::H264, 1000).unwrap();
+        let gaps: Vec<bool> = packets
+            .into_iter()
+            .chain([late])
+            .map(|packet| {
+                reassembly.push(packet);
+                reassembly.take_gap()
+            })
+            .collect();
+        let expected: Vec<bool> = (0..gaps.len()).map(|at| at == 3).collect();
+        assert_eq!(gaps, expected);
+        let frames: Vec<_> = std::iter::from_fn(|| reassembly.poll(500)).collect();
+        let times: Vec<_> = frames.iter().map(|frame| (frame.arrived_ns, frame.last_arrived_ns)).collect();
+        let last = 100 + first as u64;
+        assert_eq!(times, [(100, 500), (last, last)]);
     }
 
     #[test]

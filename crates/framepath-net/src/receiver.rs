@@ -2,7 +2,7 @@
 //! Receiver: a WHEP client that receives one stream of encoded frames.
 //!
 //! One thread has the UDP socket and the session, so that packets are taken at once, however long the caller works on
-//! a frame.
+//! a frame. A frame passes the reassembly, the jitter buffer, and the inbox, from which the caller takes it.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -12,14 +12,15 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
-use framepath_os::time::now_ns;
+use framepath_os::time::{now_ns, thread_cpu_ns};
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
+use crate::jitter::{JitterBuffer, JitterDepth};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
-use crate::media_socket::{LARGEST, MediaSocket};
+use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
@@ -31,6 +32,8 @@ use crate::whep_server::ENDPOINT;
 const MOST_WAITING: usize = 64 << 20;
 /// Time between two requests for a keyframe, while there is none.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(250);
+/// Nanoseconds of one unit of an RTP timestamp, as a fraction.
+const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
 /// Longest time for the goodbyes at the end.
 const CLOSING: Duration = Duration::from_millis(200);
 /// Longest time for the request that ends the session at the server.
@@ -45,15 +48,36 @@ pub struct ReceiverOptions {
     pub token: Option<String>,
     /// Longest wait for a missing packet.
     pub latency: Duration,
-    /// Longest time without a datagram, and for the answer to the offer.
+    /// Longest wait for the answer to the offer.
     pub timeout: Duration,
+    /// Longest time without a datagram.
+    pub silence: Duration,
+    /// Depth of the jitter buffer.
+    pub jitter: JitterDepth,
+    /// Longest time for which a frame may wait for the caller before further ones are dropped, up to a keyframe.
+    pub backlog: Duration,
+}
+
+/// Frame that was received, and its way up to the caller.
+#[derive(Debug)]
+pub struct ReceivedFrame {
+    /// The frame.
+    pub frame: ReassembledFrame,
+    /// CLOCK_MONOTONIC time at which the receiver's thread had the frame's last packet, nanoseconds.
+    pub taken_ns: u64,
+    /// CLOCK_MONOTONIC time at which the frame was whole, nanoseconds.
+    pub whole_ns: u64,
+    /// CPU time of the receiver's thread from `taken_ns` to `whole_ns`, nanoseconds.
+    pub cpu_ns: u64,
+    /// CLOCK_MONOTONIC time at which the frame left the jitter buffer, nanoseconds.
+    pub released_ns: u64,
 }
 
 /// State of the stream at a look.
 #[derive(Debug)]
 pub enum ReceivedItem {
     /// The next frame.
-    Frame(ReassembledFrame),
+    Frame(ReceivedFrame),
     /// No frame is there yet.
     Nothing,
     /// The sender has ended the stream, and all its frames were returned.
@@ -74,7 +98,7 @@ struct ReceiverShared {
 /// Frames that wait for the caller.
 #[derive(Default)]
 struct Inbox {
-    frames: VecDeque<ReassembledFrame>,
+    frames: VecDeque<ReceivedFrame>,
     bytes: usize,
     ended: Option<Result<(), WebrtcError>>,
 }
@@ -130,12 +154,16 @@ impl WhepReceiver {
         let session = ReceiverSession {
             shared: shared.clone(),
             reassembly: Reassembly::new(coding, latency_ns)?,
+            jitter: JitterBuffer::new(options.jitter),
+            backlog_ns: u64::try_from(options.backlog.as_nanos()).unwrap_or(u64::MAX),
+            kept: VecDeque::new(),
             peer,
             ledger: LedgerChannel::new(shared.ledger.clone()),
             socket,
+            received: ReceiveBuffer::new(),
             client,
             resource,
-            timeout: options.timeout,
+            silence: options.silence,
             heard: Instant::now(),
             next_request: Instant::now(),
             needs_key: false,
@@ -164,7 +192,7 @@ impl WhepReceiver {
     pub fn recv(&self) -> Result<ReceivedItem, WebrtcError> {
         let mut inbox = lock(&self.shared.inbox);
         if let Some(frame) = inbox.frames.pop_front() {
-            inbox.bytes -= frame.bytes.len();
+            inbox.bytes -= frame.frame.bytes.len();
             return Ok(ReceivedItem::Frame(frame));
         }
         match &mut inbox.ended {
@@ -209,13 +237,18 @@ impl Drop for WhepReceiver {
 struct ReceiverSession {
     shared: Arc<ReceiverShared>,
     reassembly: Reassembly,
+    jitter: JitterBuffer,
+    backlog_ns: u64,
+    /// Frames in the jitter buffer, each with the CLOCK_MONOTONIC time at which it leaves, nanoseconds.
+    kept: VecDeque<(u64, ReceivedFrame)>,
     peer: WebrtcPeer,
     ledger: LedgerChannel,
     socket: MediaSocket,
+    received: ReceiveBuffer,
     client: WhepClient,
     /// Path of the session at the server.
     resource: Option<String>,
-    timeout: Duration,
+    silence: Duration,
     /// Time of the last datagram of the sender.
     heard: Instant,
     next_request: Instant,
@@ -230,8 +263,10 @@ impl ReceiverSession {
     fn run(mut self) {
         let received = self.receive();
         while let Some(frame) = self.reassembly.finish() {
-            self.deliver(frame);
+            let now_ns = now_ns();
+            self.keep(frame, now_ns, 0);
         }
+        self.release(u64::MAX);
         self.count();
         self.ledger.finish();
         let sender_ended = matches!(received, Ok(true));
@@ -249,27 +284,23 @@ impl ReceiverSession {
             if self.shared.stopped.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            let mut closed = false;
-            let mut buffer = [0; LARGEST];
-            while let Some(arrival) = self.socket.recv(&mut buffer)? {
-                let now = Instant::now();
-                if self.peer.recv(&arrival, now)? {
-                    self.heard = now;
-                    closed |= self.drive(now, arrival.arrived_ns)?;
-                }
-            }
+            let (woken_ns, woken_cpu_ns) = (now_ns(), thread_cpu_ns());
+            let mut closed = self.take_datagrams()?;
             self.shared.ledger.take_outgoing().into_iter().for_each(|frame| self.ledger.push(frame));
             let now = Instant::now();
             closed |= self.drive(now, now_ns())?;
-            let is_new = self.reassemble();
-            if is_new {
+            while let Some(frame) = self.reassembly.poll(now_ns()) {
+                self.keep(frame, woken_ns, woken_cpu_ns);
+            }
+            if self.release(now_ns()) {
                 (self.notify)();
             }
+            self.count();
             if closed {
                 return Ok(true);
             }
-            if now.duration_since(self.heard) >= self.timeout {
-                let (peer, seconds) = (self.client.server, self.timeout.as_secs_f64());
+            if now.duration_since(self.heard) >= self.silence {
+                let (peer, seconds) = (self.client.server, self.silence.as_secs_f64());
                 return Err(WebrtcError::Silent { peer, seconds });
             }
             let needs_key = self.needs_key || self.reassembly.needs_key();
@@ -278,15 +309,37 @@ impl ReceiverSession {
                 self.next_request = now + KEYFRAME_INTERVAL;
                 continue;
             }
-            let mut deadline = self.peer.deadline().min(self.heard + self.timeout);
+            if self.reassembly.take_gap() {
+                self.peer.request_missing(now)?;
+                continue;
+            }
+            let mut deadline = self.peer.deadline().min(self.heard + self.silence);
             if needs_key {
                 deadline = deadline.min(self.next_request);
             }
-            for at_ns in self.reassembly.deadline_ns().into_iter().chain(self.ledger.deadline_ns()) {
+            let released_ns = self.kept.front().map(|(release_ns, _)| *release_ns);
+            let others_ns = [self.reassembly.deadline_ns(), self.ledger.deadline_ns()];
+            for at_ns in others_ns.into_iter().chain([released_ns]).flatten() {
                 deadline = deadline.min(now + Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             }
             wait(&self.shared.wake, &self.socket, PollFlags::IN, Some(deadline))?;
         }
+    }
+
+    /// Passes the datagrams that have arrived to the session. Returns true if the sender has ended it.
+    fn take_datagrams(&mut self) -> Result<bool, WebrtcError> {
+        let mut closed = false;
+        while let Some(arrival) = self.socket.recv(&mut self.received)? {
+            let now = Instant::now();
+            let arrived_ns = arrival.arrived_ns;
+            // The sender estimates the bandwidth by the times of arrival.
+            let age = Duration::from_nanos(now_ns().saturating_sub(arrived_ns));
+            if self.peer.recv(&arrival, now.checked_sub(age).unwrap_or(now))? {
+                self.heard = now;
+                closed |= self.drive(now, arrived_ns)?;
+            }
+        }
+        Ok(closed)
     }
 
     /// Lets the session work. Returns true if the sender has ended it.
@@ -316,26 +369,46 @@ impl ReceiverSession {
         Ok(closed)
     }
 
-    /// Delivers the frames that are whole. Returns true if there were any.
-    fn reassemble(&mut self) -> bool {
+    /// Puts a whole frame into the jitter buffer. The thread has received since `woken_ns`, when its CPU clock was at
+    /// `woken_cpu_ns`.
+    fn keep(&mut self, frame: ReassembledFrame, woken_ns: u64, woken_cpu_ns: u64) {
+        let stamp_ns = u128::from(frame.time) * NS_PER_UNIT.0 / NS_PER_UNIT.1;
+        let release_ns = self.jitter.release_ns(stamp_ns as u64, frame.last_arrived_ns);
+        let taken_ns = woken_ns.max(frame.last_arrived_ns);
+        let whole_ns = now_ns().max(taken_ns);
+        let cpu_ns = thread_cpu_ns().saturating_sub(woken_cpu_ns).min(whole_ns - taken_ns);
+        self.kept.push_back((
+            release_ns,
+            ReceivedFrame { frame, taken_ns, whole_ns, cpu_ns, released_ns: whole_ns },
+        ));
+    }
+
+    /// Delivers the frames that are due at `now_ns`. Returns true if there were any.
+    fn release(&mut self, now_ns: u64) -> bool {
         let mut is_new = false;
-        while let Some(frame) = self.reassembly.poll(now_ns()) {
+        while self.kept.front().is_some_and(|(release_ns, _)| *release_ns <= now_ns) {
+            let Some((_, frame)) = self.kept.pop_front() else { break };
             self.deliver(frame);
             is_new = true;
         }
-        self.count();
         is_new
     }
 
-    fn deliver(&mut self, frame: ReassembledFrame) {
+    /// Puts a frame into the inbox, or drops it if the path is too slow.
+    fn deliver(&mut self, mut frame: ReceivedFrame) {
+        let ReassembledFrame { bytes, key, .. } = &frame.frame;
+        let released_ns = now_ns().max(frame.whole_ns);
         let mut inbox = lock(&self.shared.inbox);
-        let is_full = inbox.bytes + frame.bytes.len() > MOST_WAITING && !inbox.frames.is_empty();
-        if is_full || self.needs_key && !frame.key {
+        let oldest_ns = inbox.frames.front().map_or(released_ns, |oldest| oldest.released_ns);
+        let is_late = released_ns.saturating_sub(oldest_ns) > self.backlog_ns;
+        let is_full = inbox.bytes + bytes.len() > MOST_WAITING && !inbox.frames.is_empty();
+        if is_late || is_full || self.needs_key && !key {
             (self.needs_key, self.dropped) = (true, self.dropped + 1);
             return;
         }
         self.needs_key = false;
-        inbox.bytes += frame.bytes.len();
+        inbox.bytes += bytes.len();
+        frame.released_ns = released_ns;
         inbox.frames.push_back(frame);
     }
 

@@ -24,7 +24,7 @@ use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
-use crate::media_socket::{LARGEST, MediaSocket};
+use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::packetizer::{PacketizedFrame, Packetizer};
 use crate::pairing::{FINGERPRINT, PairingCode};
 use crate::peer::{Identity, WebrtcPeer};
@@ -224,6 +224,7 @@ impl WhepSender {
         let sessions = SenderSessions {
             shared: sender.commands.shared.clone(),
             socket,
+            received: ReceiveBuffer::new(),
             coding,
             identity,
             port: address.port(),
@@ -364,6 +365,7 @@ impl Drop for WhepSender {
 struct SenderSessions {
     shared: Arc<SenderShared>,
     socket: MediaSocket,
+    received: ReceiveBuffer,
     coding: Coding,
     identity: Identity,
     port: u16,
@@ -498,9 +500,11 @@ impl SenderSessions {
     }
 
     fn take_datagrams(&mut self) {
-        let mut buffer = [0; LARGEST];
-        for _ in 0..MOST_RECEIVED {
-            match self.socket.recv(&mut buffer) {
+        // Those that were received with one system call are taken together, because the socket does not announce them again.
+        let mut number = 0;
+        while number < MOST_RECEIVED || !self.received.is_empty() {
+            number += 1;
+            match self.socket.recv(&mut self.received) {
                 Ok(Some(arrival)) => {
                     let now = Instant::now();
                     // A datagram of no viewer gets no answer.

@@ -21,6 +21,9 @@ fn open(url: &str, token: Option<&str>) -> Result<WhepReceiver, WebrtcError> {
         token: token.map(str::to_owned),
         latency: Duration::ZERO,
         timeout: Duration::from_secs(10),
+        silence: Duration::from_secs(10),
+        jitter: framepath_net::JitterDepth::Adaptive,
+        backlog: Duration::MAX,
     };
     WhepReceiver::open(&options, || false, || ())
 }

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options of UDP sockets: sending many datagrams with one system call (UDP_SEGMENT, udp(7)), and the size of
-//! the receive buffer.
+//! UDP sockets: sending many datagrams with one system call (UDP_SEGMENT, udp(7)), receiving many with one, and the
+//! size of the receive buffer.
+
+mod received_batch;
 
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
+
+pub use received_batch::{ReceivedBatch, ReceivedDatagram, set_arrival_times};
 
 /// Maximum number of bytes to pass to one segmented send; all its datagrams together.
 pub const MAX_SEND: usize = 65_000;

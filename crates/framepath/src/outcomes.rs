@@ -28,6 +28,8 @@ pub(crate) struct Outcomes {
     pub(crate) is_unusual: Arc<AtomicBool>,
     /// True if the source reads an image sequence, of which each file is a packet.
     pub(crate) is_sequence: Arc<AtomicBool>,
+    /// True if the source is [live](crate::Source::is_live).
+    pub(crate) is_live: Arc<AtomicBool>,
     /// Statistics of the worker that demuxes the source's file, or of the workers that receive its network stream;
     /// empty if no worker does.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,

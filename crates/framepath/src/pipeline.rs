@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_codec::TrackInfo;
 use framepath_os::memory::pool::Frame;
@@ -109,6 +109,7 @@ impl Pipeline {
     pub(crate) fn with_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
         let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
         let first = ThreadSegment { input: None, chain: Vec::new(), first: 0, before: None, behind: 0 };
+        outcomes.is_live.store(source.is_live(), Ordering::Relaxed);
         let cannot_seek = source.can_seek().err().map(|reason| RequestError::CannotSeek {
             source_hop: source.name().to_owned(),
             reason: reason.to_owned(),

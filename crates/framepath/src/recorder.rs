@@ -5,6 +5,8 @@
 //! first [`TOUCHED`] rows is touched, before its first frame. A later row can cost a page fault, one in about 20
 //! rows: touching all rows at the start would cost a short run more.
 
+#[cfg(feature = "net")]
+mod arrival;
 mod late_end;
 mod spans;
 mod stretch;
@@ -23,6 +25,8 @@ use framepath_os::time::now_ns;
 
 use crate::helper::{HelperInfo, HelperKind};
 use crate::row_tap::RowTap;
+#[cfg(feature = "net")]
+pub(crate) use arrival::FrameArrival;
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;
@@ -276,11 +280,10 @@ impl Recorder {
             let gap_ns = now.start_ns.saturating_sub(stretch.end_ns) + stretch.apart_ns;
             row.enter_ns = stretch.start_ns;
             row.wakeup_ns = wakeup_ns.min(gap_ns);
-            let rest_ns = gap_ns - row.wakeup_ns;
+            let (rest_ns, woken_ns) = (gap_ns - row.wakeup_ns, stretch.end_ns + row.wakeup_ns);
             add(&mut row, &stretch);
             row.flags |= flag::SPLIT;
             let of = (hop, meta.seq);
-            let woken_ns = stretch.end_ns + row.wakeup_ns;
             self.spans.push(of, SpanPlace::Inside(Cause::Wakeup), stretch.end_ns, woken_ns);
             self.spans.push(of, SpanPlace::Thread(self.thread), now.start_ns, now.end_ns);
             if let Some(cause) = gap.cause() {

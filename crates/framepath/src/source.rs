@@ -6,6 +6,7 @@ pub(crate) mod fixture;
 mod pace;
 pub(crate) mod pattern;
 pub(crate) mod raw;
+mod reconnect;
 pub(crate) mod recv;
 mod refill;
 pub(crate) mod screen;
@@ -77,6 +78,12 @@ pub trait Source: Send {
     /// for a source that emits frames, or packets that no decoder of path text has to decode.
     fn track_info(&self) -> Option<TrackInfo> {
         None
+    }
+
+    /// True if the items come from the present, such as a camera's or those of a live stream from the network. The sink
+    /// `play` then shows each frame at once, instead of at its presentation time. The default is false.
+    fn is_live(&self) -> bool {
+        false
     }
 
     /// Pushes the next item to `out`, with its number and its birth stamp from [`Out::birth`]. Returns

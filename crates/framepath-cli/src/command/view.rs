@@ -11,10 +11,13 @@ Examples:
 
 A code proves both ends to each other. With an address, the connection is encrypted, but
 whoever can change it on the way can take the sender's place. The video is decoded in a
-sandboxed process. q closes the window.
+sandboxed process. q closes the window. The window shows each picture at once; if it is
+too slow, it shows the newest one, and the summary counts the others as dropped. After a
+lost connection, view tries for 10 s to connect again.
 
 The same as a path:
-  framepath run 'recv CODE ! decode host=process threading=slice ! play'";
+  framepath run 'recv CODE reconnect=inf backlog=1s ! decode host=process threading=slice !
+    queue depth=1 leaky=downstream ! play'";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -36,7 +39,10 @@ impl ViewArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let quote = framepath::path::quote;
         let token = self.token.map_or_else(String::new, |token| format!(" token={}", quote(&token)));
-        let path = format!("recv {}{token} ! decode host=process threading=slice ! play", quote(&self.from));
+        // Slice threads, because frame threads delay each picture by the number of threads. A picture waits for the
+        // window only until the next one is decoded; nothing is dropped in front of the decoder.
+        let shown = "decode host=process threading=slice ! queue depth=1 leaky=downstream ! play";
+        let path = format!("recv {}{token} reconnect=inf backlog=1s ! {shown}", quote(&self.from));
         RunArgs::of_path(path, self.quiet).run()
     }
 }

@@ -4,14 +4,14 @@
 use framepath_testkit::wait;
 
 use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of};
-use crate::proxy::Proxy;
+use crate::proxy::{Dropped, Proxy};
 use crate::sender::start;
 
 pub fn a_lost_packet_is_sent_again() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");
     let sending = start(&clip, "rate=50", "wait=1");
-    let proxy = Proxy::start(sending.port, 30);
+    let proxy = Proxy::start(sending.port, Dropped::FirstOf(30));
     let output = wait(sending.watch_at(&proxy.url, "latency=5s"), "recv").ended(0);
     assert_eq!(proxy.end(), 1);
     assert_eq!(hashes(&output.frames()), hashes_of(&clip));
@@ -26,7 +26,7 @@ pub fn without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe() 
     // A frame inside a group, and a keyframe.
     for lost in [30, 2 * GROUP] {
         let sending = start(&clip, "rate=50", "wait=1");
-        let proxy = Proxy::start(sending.port, lost);
+        let proxy = Proxy::start(sending.port, Dropped::FirstOf(lost));
         let output = wait(sending.watch_at(&proxy.url, "latency=0s"), "recv").ended(3);
         assert_eq!(proxy.end(), 1);
         let next = (lost / GROUP + 1) * GROUP;
@@ -37,4 +37,18 @@ pub fn without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe() 
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         sending.end().ended(0);
     }
+}
+
+pub fn three_percent_of_loss_cost_no_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=50", "wait=1");
+    // A loss at the end of the stream does not show.
+    let proxy = Proxy::start(sending.port, Dropped::OneOf(33, FRAMES - 2));
+    let output = wait(sending.watch_at(&proxy.url, "latency=5s"), "recv").ended(0);
+    let dropped = proxy.end();
+    assert!(dropped >= 3, "{dropped}");
+    assert_eq!(hashes(&output.frames()), hashes_of(&clip));
+    assert_eq!(output.stderr, "");
+    sending.end().ended(0);
 }

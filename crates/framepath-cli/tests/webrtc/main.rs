@@ -7,6 +7,7 @@ mod encoders;
 mod ledgers;
 mod losses;
 mod proxy;
+mod reconnects;
 mod refusals;
 mod sender;
 mod sharing;
@@ -20,6 +21,8 @@ framepath_testkit::tests!(
     viewers::a_sender_that_disappears_is_an_error,
     viewers::an_interrupted_sender_ends_its_viewers,
     viewers::an_interrupted_viewer_ends,
+    viewers::a_slow_display_shows_the_newest_frames,
+    viewers::a_slow_path_with_a_backlog_drops_up_to_a_keyframe,
     refusals::a_viewer_without_the_token_is_refused,
     refusals::requests_that_are_not_whep_are_refused,
     refusals::foreign_datagrams_get_no_answer,
@@ -35,4 +38,9 @@ framepath_testkit::tests!(
     ledgers::an_end_without_a_ledger_gives_no_rows,
     losses::a_lost_packet_is_sent_again,
     losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
+    losses::three_percent_of_loss_cost_no_frame,
+    reconnects::a_session_outlives_a_network_that_is_away_for_five_seconds,
+    reconnects::a_viewer_connects_again_when_the_network_is_back,
+    reconnects::a_viewer_goes_on_with_a_sender_that_starts_again,
+    reconnects::a_viewer_gives_up_after_the_timeout,
 );

@@ -16,6 +16,7 @@ pub struct Sending {
     /// Endpoint: `http://127.0.0.1:PORT/whep`.
     pub url: String,
     pub port: u16,
+    /// Token of the sender if it is a random one; else empty.
     pub token: String,
     /// Lines of standard error so far.
     lines: Arc<Mutex<Vec<String>>>,
@@ -28,7 +29,7 @@ pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
     started(&mut framepath(&["run", "-v", "--quiet", &path]))
 }
 
-/// Starts a command that sends with a random token, and waits until it accepts viewers.
+/// Starts a command that sends, and waits until it accepts viewers.
 pub fn started(command: &mut Command) -> Sending {
     let mut child = command.spawn().unwrap();
     let lines = Arc::<Mutex<Vec<String>>>::default();
@@ -50,7 +51,8 @@ pub fn started(command: &mut Command) -> Sending {
         found.is_some()
     });
     let found = found.unwrap();
-    let (url, token) = found.trim_end_matches('`').split_once(" token=").unwrap();
+    let found = found.trim_end_matches('`');
+    let (url, token) = found.split_once(" token=").unwrap_or((found, ""));
     let port = url.split(['/', ':']).find_map(|part| part.parse().ok()).unwrap();
     Sending { url: url.to_owned(), token: token.to_owned(), port, child, lines, reader }
 }

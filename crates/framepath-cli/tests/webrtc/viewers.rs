@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Viewers that watch, join late, leave, and are left.
 
-use framepath_testkit::wait;
+use framepath_testkit::{framepath, wait};
 use rustix::process::Signal;
 
-use crate::clip::{GROUP, h264, hashes, hashes_of, vp8};
+use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, vp8};
 use crate::sender::{signal, start};
 
 pub fn all_frames_of_a_clip_arrive() {
@@ -107,4 +107,49 @@ pub fn an_interrupted_viewer_ends() {
     wait(viewer, "recv").ended(130);
     let output = sending.end().ended(0);
     assert!(output.stderr.contains(": left"), "{}", output.stderr);
+}
+
+pub fn a_slow_display_shows_the_newest_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=50", "wait=1");
+    // Each frame takes as long as three do on the network.
+    let path = format!(
+        "recv {} token={} timeout=60s latency=5s ! decode ! queue depth=1 leaky=downstream ! block time=60ms ! \
+         play driver=null",
+        sending.url, sending.token
+    );
+    let output = wait(framepath(&["run", "--quiet", "--json", "-", &path]).spawn().unwrap(), "recv").ended(0);
+    assert_eq!(output.stderr, "");
+    let summary: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+    let [shown, late, dropped] =
+        ["shown", "late", "dropped"].map(|key| summary["rows"][0][key].as_f64().unwrap() as usize);
+    assert_eq!((shown + dropped, late), (FRAMES, 0), "{dropped} dropped");
+    assert!(dropped > 0 && shown > 1, "{dropped} dropped");
+    sending.end().ended(0);
+}
+
+pub fn a_slow_path_with_a_backlog_drops_up_to_a_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=50", "wait=1");
+    // Each frame takes as long as five do on the network.
+    let path = format!(
+        "recv {} token={} timeout=60s latency=5s backlog=300ms ! decode ! block time=100ms ! framemd5 -",
+        sending.url, sending.token
+    );
+    let output = wait(framepath(&["run", "--quiet", &path]).spawn().unwrap(), "recv").ended(3);
+    let got = hashes(&output.frames());
+    let lost = FRAMES - got.len();
+    assert!(lost > 0, "{}", got.len());
+    let output = output.prints(&format!(": lost {lost} frames: the path is slower than the stream"));
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    // Nothing is damaged: a frame follows the one in front of it, or is a keyframe.
+    let numbers: Vec<usize> =
+        got.iter().map(|hash| all.iter().position(|other| other == hash).unwrap()).collect();
+    for pair in numbers.windows(2) {
+        assert!(pair[1] == pair[0] + 1 || pair[1] > pair[0] && pair[1] % GROUP == 0, "{numbers:?}");
+    }
+    sending.end().ended(0);
 }

@@ -18,6 +18,8 @@ pub struct Stretch {
     pub(super) blocked_ns: u64,
     pub(super) paced_ns: u64,
     pub(super) device_ns: u64,
+    /// Time until an idle thread ran that works for this one, nanoseconds.
+    pub(super) wakeup_ns: u64,
     /// Time between the parts of a joined stretch, nanoseconds; 0 for a single stretch.
     pub(super) apart_ns: u64,
     pub(super) compute_ns: u64,
@@ -42,6 +44,7 @@ impl Stretch {
         self.blocked_ns += later.blocked_ns;
         self.paced_ns += later.paced_ns;
         self.device_ns += later.device_ns;
+        self.wakeup_ns += later.wakeup_ns;
         self.compute_ns += later.compute_ns;
         self.preempted_ns += later.preempted_ns;
         self.counts = self.counts + later.counts;
@@ -90,6 +93,7 @@ pub(super) fn add(row: &mut Row, stretch: &Stretch) {
     row.blocked_ns += stretch.blocked_ns;
     row.paced_ns += stretch.paced_ns;
     row.device_ns += stretch.device_ns;
+    row.wakeup_ns += stretch.wakeup_ns;
     row.compute_ns += stretch.compute_ns;
     row.preempted_ns += stretch.preempted_ns;
     let counts = &stretch.counts;

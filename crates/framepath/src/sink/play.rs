@@ -6,7 +6,8 @@
 //! frame that is more than half an interval late is dropped before it is painted or uploaded (but after a
 //! conversion or rotation), unless no frame was shown for a second. So is a frame for which the screen's refresh
 //! rate is too low.
-//! With `sync=0`, each frame is shown on arrival, and none is dropped.
+//! With `sync=0`, which is the default behind a live source, each frame is shown on arrival, and none is dropped.
+//! A `queue depth=1 leaky=downstream` in front then has the newest frame only.
 
 mod ahead;
 mod clock;
@@ -70,8 +71,10 @@ static DEFINITION: Definition = Definition::sink(
     Arg::option(
         "sync",
         ValueKind::Flag,
-        DefaultValue::Is("1"),
-        "0 shows every frame as soon as it arrives, and drops none",
+        DefaultValue::Unset(
+            "0 behind a live source (`recv`, `rtp`, `screen`, `url rtsp://`, `v4l2`, `x11`), else 1",
+        ),
+        "1 shows each frame at its time; 0 shows every frame as soon as it arrives, and drops none",
     ),
     Arg::option(
         "title",
@@ -92,7 +95,8 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     if place.outcomes.played.set(played.clone()).is_err() {
         return Err(StageError::Option("a path can have only one `play`".to_owned()));
     }
-    Play::new(PlayOptions::of(hop), played, place.outcomes.notes.clone())
+    let is_live = place.outcomes.is_live.load(Ordering::Relaxed);
+    Play::new(PlayOptions::of(hop, is_live), played, place.outcomes.notes.clone())
 }
 
 /// Command of the viewer, by keys or by the window's close button. Without SDL always
@@ -147,12 +151,13 @@ pub(crate) struct PlayOptions {
 }
 
 impl PlayOptions {
-    pub(crate) fn of(hop: &Hop) -> PlayOptions {
+    /// Returns the options of `hop`, behind a live source if `is_live`.
+    pub(crate) fn of(hop: &Hop, is_live: bool) -> PlayOptions {
         PlayOptions {
             autorotate: hop.flag("autorotate"),
             driver: hop.choice("driver").to_owned(),
             fullscreen: hop.flag("fullscreen"),
-            sync: hop.flag("sync"),
+            sync: if hop.is_set("sync") { hop.flag("sync") } else { !is_live },
             title: if hop.is_set("title") { hop.text("title").to_owned() } else { "framepath".to_owned() },
         }
     }

@@ -6,7 +6,7 @@ mod remote_sender;
 #[cfg(feature = "net")]
 mod whep_source;
 
-use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
+use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, INFINITE, ValueKind};
 
 use super::url::LATENCY;
 use crate::element::Element;
@@ -37,6 +37,27 @@ static DEFINITION: Definition = Definition::source(
         ValueKind::Duration,
         DefaultValue::Is("10s"),
         "longest wait for the sender's answer, and longest time without a datagram; afterwards the run fails",
+    ),
+    Arg::option(
+        "jitter",
+        ValueKind::count_or(0, 2, "auto", AUTO),
+        DefaultValue::Is("auto"),
+        "frame intervals for which a whole frame is kept, so that frames leave at even intervals; auto: 0, and up to 2 \
+         while frames are late by more than half an interval; a frame is never dropped for being late",
+    ),
+    Arg::option(
+        "backlog",
+        ValueKind::Duration,
+        DefaultValue::Unset("no limit but 64 MiB"),
+        "longest time for which a frame may wait for the path; then those up to the next keyframe are dropped and counted, and \
+         a keyframe is requested, so that a slow path does not lag ever more",
+    ),
+    Arg::option(
+        "reconnect",
+        ValueKind::count_or(0, 1_000_000_000, "inf", INFINITE),
+        DefaultValue::Is("0"),
+        "maximum number of attempts in a row, after 0.1 s to 5 s each and within `timeout=`, to connect again after the \
+         stream has ended or nothing has arrived for 3 s; the stream goes on at a keyframe, and the gap is counted",
     ),
 ])
 .known_as(&["whepsrc", "whepclientsrc", "webrtcsrc"]);

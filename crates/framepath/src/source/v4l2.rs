@@ -370,6 +370,10 @@ impl Source for V4l2 {
         }
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.left == 0 {
             return Ok(false);

@@ -8,9 +8,12 @@ use std::time::Duration;
 use framepath_codec::{Codec, Packet, TrackInfo};
 use framepath_model::access_unit::Coding;
 use framepath_model::orientation::Orientation;
-use framepath_model::path::Hop;
+use framepath_model::path::{AUTO, Hop};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_net::{ReassembledFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
+use framepath_net::{
+    JitterDepth, ReassembledFrame, ReassemblyCounts, ReceivedFrame, ReceivedItem, ReceiverOptions,
+    WebrtcError, WhepReceiver,
+};
 use framepath_os::process::signal;
 use framepath_os::process::stop::{self, Stop};
 use framepath_os::time::now_ns;
@@ -22,44 +25,73 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::outcomes::Outcomes;
+use crate::recorder::FrameArrival;
 use crate::request::{Answered, Request};
 use crate::source::Source;
+use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
 
+/// Unit of the times: that of RTP timestamps of video.
+const TIME_BASE: Rational = Rational::new(1, 90_000);
 /// Longest sleep while no frame arrives, nanoseconds.
 const SLEEP_NS: u64 = 100_000_000;
+/// Longest time without a datagram if the source connects again. A sender sends a report each second, also without frames.
+const SILENCE: Duration = Duration::from_secs(3);
+
+/// State of the connection.
+enum WhepConnection {
+    Up(WhepReceiver),
+    /// The connection has ended, and another attempt is due.
+    Down(Lost),
+    /// The last connection has ended, and so has the stream.
+    Ended,
+}
 
 /// Source of the frames of a WHEP server. The birth of a frame is the arrival of its first packet.
 pub(super) struct WhepSource {
-    receiver: WhepReceiver,
+    options: ReceiverOptions,
+    /// Maximum number of attempts in a row to connect again.
+    reconnect: u64,
+    connection: WhepConnection,
+    coding: Coding,
     track: TrackInfo,
     /// Run that the receiver wakes; `None` before the first frame is wanted.
     run: Arc<Mutex<Option<Stop>>>,
     next_seq: u64,
-    /// Sender's ledger.
+    /// Sender's ledger, by the first connection.
     remote: Arc<RemoteSender>,
-    /// RTP timestamp of the first frame.
+    /// Number of the first frame of the present connection.
+    first_seq: u64,
+    /// RTP timestamp of the first frame of the present connection; `None` before that frame.
     first_time: Option<u64>,
+    timeline: ConnectedTimes,
     /// True after a flush, until a keyframe.
     skips_to_key: bool,
+    /// Losses of earlier connections.
+    before: ReassemblyCounts,
     outcomes: Outcomes,
 }
 
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageError> {
+    let (timeout, reconnect) = (Duration::from_nanos(hop.duration_ns("timeout")), hop.count("reconnect"));
     let options = ReceiverOptions {
         url: hop.text("url").to_owned(),
         token: hop.is_set("token").then(|| hop.text("token").to_owned()),
         latency: Duration::from_nanos(hop.duration_ns("latency")),
-        timeout: Duration::from_nanos(hop.duration_ns("timeout")),
+        timeout,
+        silence: if reconnect > 0 { timeout.min(SILENCE) } else { timeout },
+        jitter: match hop.count("jitter") {
+            AUTO => JitterDepth::Adaptive,
+            depth => JitterDepth::Fixed(depth),
+        },
+        backlog: match hop.is_set("backlog") {
+            true => Duration::from_nanos(hop.duration_ns("backlog")),
+            false => Duration::MAX,
+        },
     };
     let run = Arc::<Mutex<Option<Stop>>>::default();
-    let woken = run.clone();
-    let notify = move || {
-        if let Some(run) = &*woken.lock().unwrap_or_else(PoisonError::into_inner) {
-            run.wake();
-        }
-    };
-    let receiver = WhepReceiver::open(&options, signal::interrupted, notify).map_err(net_error)?;
-    let codec = match receiver.coding() {
+    let receiver = open(&options, &run, signal::interrupted).map_err(net_error)?;
+    let coding = receiver.coding();
+    let codec = match coding {
         Coding::Vp8 => Codec::Vp8,
         _ => Codec::H264,
     };
@@ -68,7 +100,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
         format: None,
         width: 0,
         height: 0,
-        time_base: Rational::new(1, 90_000),
+        time_base: TIME_BASE,
         frame_rate: unknown,
         sample_aspect: unknown,
         orientation: Orientation::Upright,
@@ -80,47 +112,158 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
     // Another one is there if this path is a branch of another.
     let _ = outcomes.remote.set(remote.clone());
     Ok(WhepSource {
-        receiver,
+        options,
+        reconnect,
+        connection: WhepConnection::Up(receiver),
+        coding,
         track,
         run,
         next_seq: 0,
         remote,
+        first_seq: 0,
         first_time: None,
+        timeline: ConnectedTimes::default(),
         skips_to_key: false,
+        before: ReassemblyCounts::default(),
         outcomes,
     })
 }
 
+/// Connects to the sender. The receiver wakes `run`.
+fn open(
+    options: &ReceiverOptions,
+    run: &Arc<Mutex<Option<Stop>>>,
+    canceled: impl Fn() -> bool,
+) -> Result<WhepReceiver, WebrtcError> {
+    let woken = run.clone();
+    let notify = move || {
+        if let Some(run) = &*woken.lock().unwrap_or_else(PoisonError::into_inner) {
+            run.wake();
+        }
+    };
+    WhepReceiver::open(options, canceled, notify)
+}
+
 impl WhepSource {
-    /// Waits for the next frame. Returns `None` if there is none before a request, a signal or a stop request.
-    fn wait(&self, out: &Out<'_>) -> Result<Option<ReceivedItem>, StageError> {
+    /// Waits for the next frame, also over a lost connection. Returns `None` if there is none before a request, a signal or a
+    /// stop request, or if the stream has ended.
+    fn wait(&mut self, out: &Out<'_>) -> Result<Option<ReceivedFrame>, StageError> {
         loop {
-            let received = self.receiver.recv();
-            let counts = self.receiver.counts();
+            let receiver = match &self.connection {
+                WhepConnection::Up(receiver) => receiver,
+                WhepConnection::Ended => return Ok(None),
+                WhepConnection::Down(_) => {
+                    if !self.try_again(out)? {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+            };
+            let received = receiver.recv();
+            let counts = receiver.counts();
             let network = &self.outcomes.network;
-            network.lost_frames.store(counts.lost_frames, Ordering::Relaxed);
-            network.lost.store(counts.lost_packets, Ordering::Relaxed);
-            match received.map_err(net_error)? {
-                ReceivedItem::Nothing if signal::interrupted() || out.has_request() => return Ok(None),
-                ReceivedItem::Nothing => {
-                    let awake = || self.receiver.has_news() || out.has_request();
+            network.lost_frames.store(self.before.lost_frames + counts.lost_frames, Ordering::Relaxed);
+            network.lost.store(self.before.lost_packets + counts.lost_packets, Ordering::Relaxed);
+            match received {
+                Ok(ReceivedItem::Frame(received)) if self.skips_to_key && !received.frame.key => {}
+                Ok(ReceivedItem::Frame(received)) => return Ok(Some(received)),
+                Ok(ReceivedItem::Nothing) if signal::interrupted() || out.has_request() => return Ok(None),
+                Ok(ReceivedItem::Nothing) => {
+                    let awake = || receiver.has_news() || out.has_request();
                     stop::sleep_unless(now_ns() + SLEEP_NS, awake);
                 }
-                received => return Ok(Some(received)),
+                Ok(ReceivedItem::End) => self.end_connection(counts, None)?,
+                Err(error) => self.end_connection(counts, Some(net_error(error)))?,
             }
         }
     }
 
-    /// Records the arrival of the frame that gets the next number, for the ledger of both ends.
+    /// Records the arrival of the frame that gets the next number, for the ledger of both ends. The ledgers of later connections are
+    /// not exchanged: a sender that has started again numbers its frames from 0.
     fn record_arrival(&self, frame: &ReassembledFrame) {
-        if let Some(number) = frame.number {
-            self.remote.arrived(self.next_seq, number, frame.complete_ns);
+        if let Some(number) = frame.number.filter(|_| self.first_seq == 0) {
+            self.remote.arrived(self.next_seq, number, frame.last_arrived_ns);
         }
+    }
+
+    /// Ends the present connection, which has had these losses, because of `error`, or because the sender has ended the stream.
+    ///
+    /// # Errors
+    /// `error`, if the source does not connect again.
+    fn end_connection(
+        &mut self,
+        counts: ReassemblyCounts,
+        error: Option<StageError>,
+    ) -> Result<(), StageError> {
+        self.before.lost_packets += counts.lost_packets;
+        self.before.lost_frames += counts.lost_frames;
+        if self.reconnect == 0 {
+            self.connection = WhepConnection::Ended;
+            return error.map_or(Ok(()), Err);
+        }
+        let lost = Lost::now(self.next_seq - self.first_seq, error);
+        log::warn!("recv: connection lost after {} frames ({}); connects again", lost.packets, lost.reason());
+        self.connection = WhepConnection::Down(lost);
+        Ok(())
+    }
+
+    /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt, also if it
+    /// failed; false if a request for the thread, a signal or a stop request ended the wait or the attempt.
+    ///
+    /// # Errors
+    /// The error by which the connection was lost, if the last attempt failed; or the new stream has another codec. If the
+    /// sender had ended the stream, a failed last attempt is no error.
+    fn try_again(&mut self, out: &Out<'_>) -> Result<bool, StageError> {
+        let WhepConnection::Down(lost) = &mut self.connection else { return Ok(true) };
+        let canceled = || signal::interrupted() || out.has_request();
+        while now_ns() < lost.due_ns {
+            if canceled() {
+                return Ok(false);
+            }
+            stop::sleep_unless(lost.due_ns, || out.has_request());
+        }
+        let lasted = Duration::from_nanos(now_ns().saturating_sub(lost.since_ns));
+        let timeout = self.options.timeout.saturating_sub(lasted);
+        let receiver = match open(&ReceiverOptions { timeout, ..self.options.clone() }, &self.run, canceled) {
+            Ok(receiver) => receiver,
+            Err(WebrtcError::Canceled) => return Ok(false),
+            Err(error) => {
+                log::info!("recv: cannot connect again: {error}");
+                lost.failed();
+                let limit_ns = lost.since_ns.saturating_add(self.options.timeout.as_nanos() as u64);
+                if lost.attempts < self.reconnect && lost.due_ns < limit_ns {
+                    return Ok(true);
+                }
+                let ended = lost.error.take();
+                self.connection = WhepConnection::Ended;
+                return ended.map_or(Ok(true), Err);
+            }
+        };
+        if receiver.coding() != self.coding {
+            let (old, new) = (self.coding, receiver.coding());
+            return Err(StageError::Option(format!("the stream changed from {old:?} to {new:?}")));
+        }
+        let gap_ns = now_ns().saturating_sub(lost.since_ns);
+        let network = &self.outcomes.network;
+        network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
+        if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
+            self.outcomes.notes.add(format!(
+                "recv: connection lost after {} frames ({}); reconnected after {:.2} s",
+                lost.packets,
+                lost.reason(),
+                gap_ns as f64 / 1e9
+            ));
+        }
+        let gap = Rational::new(1, 1_000_000_000).rescale(gap_ns as i64, TIME_BASE);
+        self.timeline.reconnect(gap.unwrap_or(0));
+        (self.first_time, self.first_seq) = (None, self.next_seq);
+        self.connection = WhepConnection::Up(receiver);
+        Ok(true)
     }
 
     fn packet(&mut self, frame: &ReassembledFrame, birth_ns: u64) -> Result<Packet, StageError> {
         let first = *self.first_time.get_or_insert(frame.time);
-        let pts = Some(frame.time.wrapping_sub(first) as i64);
+        let pts = Some(self.timeline.place(frame.time.wrapping_sub(first) as i64, 0));
         let meta = FrameMeta { seq: self.next_seq, birth_ns, pts, ..FrameMeta::default() };
         self.next_seq += 1;
         Packet::copied(&frame.bytes, meta, frame.key)
@@ -141,6 +284,10 @@ impl Source for WhepSource {
         Some(self.track.clone())
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         self.run
             .lock()
@@ -148,16 +295,15 @@ impl Source for WhepSource {
             .get_or_insert_with(|| stop::current().unwrap_or_default());
         out.mark();
         let waited_since_ns = now_ns();
-        let frame = loop {
-            match self.wait(out).map_err(|error| out.fail(error))? {
-                Some(ReceivedItem::Frame(frame)) if self.skips_to_key && !frame.key => {}
-                Some(ReceivedItem::Frame(frame)) => break frame,
-                Some(_) => return Ok(false),
-                None => return Ok(!signal::interrupted()),
-            }
+        let Some(received) = self.wait(out).map_err(|error| out.fail(error))? else {
+            let has_ended = matches!(self.connection, WhepConnection::Ended);
+            return Ok(!has_ended && !signal::interrupted());
         };
         self.skips_to_key = false;
-        let birth_ns = out.recorder().captured(frame.arrived_ns, waited_since_ns);
+        let ReceivedFrame { frame, taken_ns, whole_ns, cpu_ns, released_ns } = received;
+        let (first_ns, last_ns) = (frame.arrived_ns, frame.last_arrived_ns);
+        let arrival = FrameArrival { first_ns, last_ns, taken_ns, whole_ns, cpu_ns, released_ns };
+        let birth_ns = out.recorder().received(&arrival, self.next_seq, waited_since_ns);
         self.record_arrival(&frame);
         let packet = self.packet(&frame, birth_ns).map_err(|error| out.fail(error))?;
         out.push(Item::Packet(packet))?;

@@ -30,13 +30,7 @@ use crate::out::{HopFailure, Out};
 use crate::outcomes::Outcomes;
 use crate::request::{Answered, Request};
 use crate::source::Source;
-
-/// Pause before the first attempt to connect again. It doubles with every further attempt in a row.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// Longest pause before an attempt to connect again.
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Maximum number of reconnections that the report describes one by one.
-const MOST_NOTES: u64 = 8;
+use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
 
 /// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
 /// worker connects. The list is empty if a signal or a stop request ended the look-up of the addresses.
@@ -93,70 +87,6 @@ enum Connection {
     Ended,
 }
 
-/// Returns the pause before the attempt with this number, from 0, to connect again.
-fn pause_before(attempt: u64) -> Duration {
-    FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE)
-}
-
-/// Lost connection.
-struct Lost {
-    /// CLOCK_MONOTONIC time of the loss, nanoseconds.
-    since_ns: u64,
-    /// Number of packets that the connection delivered.
-    packets: u64,
-    /// Error by which the connection was lost; `None` if the server has ended the stream.
-    error: Option<StageError>,
-    /// Number of failed attempts so far to connect again.
-    attempts: u64,
-    /// CLOCK_MONOTONIC time of the next attempt, nanoseconds.
-    due_ns: u64,
-}
-
-impl Lost {
-    fn now(packets: u64, error: Option<StageError>) -> Lost {
-        let since_ns = now_ns();
-        Lost { since_ns, packets, error, attempts: 0, due_ns: since_ns + pause_before(0).as_nanos() as u64 }
-    }
-
-    /// Counts a failed attempt, and sets the time of the next.
-    fn failed(&mut self) {
-        self.attempts += 1;
-        self.due_ns = now_ns() + pause_before(self.attempts).as_nanos() as u64;
-    }
-
-    fn reason(&self) -> String {
-        self.error.as_ref().map_or_else(|| "the server ended the stream".to_owned(), ToString::to_string)
-    }
-}
-
-/// Presentation times of a stream that goes on over several connections.
-#[derive(Debug, Default)]
-struct Timeline {
-    /// Latest end of a packet so far, ticks; `None` before the first packet with a time.
-    end: Option<i64>,
-    /// Ticks to add to the times of the present connection; `None` until its first packet with a time.
-    shift: Option<i64>,
-    /// Ticks without a connection before the present one.
-    gap: i64,
-}
-
-impl Timeline {
-    /// Begins another connection, `gap` ticks after the end of the last one.
-    fn reconnect(&mut self, gap: i64) {
-        (self.shift, self.gap) = (None, gap.max(0));
-    }
-
-    /// Returns the time of a packet in the whole stream, from its time and duration in its connection.
-    fn place(&mut self, pts: i64, duration: i64) -> i64 {
-        let start = || self.end.map_or(0, |end| end.saturating_add(self.gap).saturating_sub(pts));
-        let shift = *self.shift.get_or_insert_with(start);
-        let placed = pts.saturating_add(shift);
-        let end = placed.saturating_add(duration.max(1));
-        self.end = Some(self.end.map_or(end, |latest| latest.max(end)));
-        placed
-    }
-}
-
 /// Source of a live stream. The birth of a packet is the time when the path requests it.
 pub(super) struct Live {
     name: String,
@@ -168,7 +98,7 @@ pub(super) struct Live {
     /// Parameter sets of the present connection, to put in front of its first packet; empty after that packet,
     /// and if the connection needs none.
     sets: Vec<u8>,
-    timeline: Timeline,
+    timeline: ConnectedTimes,
     next_seq: u64,
     /// Statistics of the workers of all connections.
     stats: Arc<WorkerStats>,
@@ -214,7 +144,7 @@ impl Live {
             reconnect: hop.count("reconnect"),
             track,
             sets: Vec::new(),
-            timeline: Timeline::default(),
+            timeline: ConnectedTimes::default(),
             next_seq: 0,
             stats,
             outcomes: place.outcomes.clone(),
@@ -332,6 +262,10 @@ impl Source for Live {
         Some(self.track.clone())
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let birth_ns = out.birth();
         loop {
@@ -380,29 +314,5 @@ impl Source for Live {
             _ => return Ok(Answered::PassOn),
         }
         Ok(Answered::Done)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_go_on_behind_a_gap() {
-        let mut timeline = Timeline::default();
-        let placed: Vec<i64> = [900, 1200, 1000, 1100].map(|pts| timeline.place(pts, 100)).into();
-        assert_eq!(placed, [900, 1200, 1000, 1100], "the first connection's times are kept");
-        timeline.reconnect(50);
-        // The leading picture of the new connection's first point is discarded by the decoder.
-        assert_eq!([0, 200, -100].map(|pts| timeline.place(pts, 100)), [1350, 1550, 1250]);
-        timeline.reconnect(-7);
-        assert_eq!(timeline.place(-5, 0), 1650);
-    }
-
-    #[test]
-    fn pauses_double_up_to_five_seconds() {
-        let pauses: Vec<u128> = (0..8).map(|attempt| pause_before(attempt).as_millis()).collect();
-        assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(pause_before(u64::MAX), LONGEST_PAUSE);
     }
 }

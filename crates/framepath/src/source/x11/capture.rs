@@ -332,6 +332,10 @@ impl Source for X11 {
         Ok(Answered::Done)
     }
 
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.left == 0 {
             return Ok(false);
