@@ -30,8 +30,8 @@ const LISTENING: Duration = Duration::from_secs(10);
 pub(super) struct Streamer {
     /// Name, which is stable, as in summaries and budgets.
     pub(super) name: &'static str,
-    /// Elements of GStreamer that it needs, and the package of the first.
-    elements: &'static [&'static str],
+    /// Elements of GStreamer that it needs.
+    elements: &'static [GstElement],
     /// Commands of its sender and its receiver.
     commands: fn(&Ends<'_>) -> [Vec<String>; 2],
     /// True if the sender listens on TCP, and the receiver connects; false if the receiver listens.
@@ -55,9 +55,33 @@ pub(super) static STREAMERS: &[Streamer] = &[
     Streamer { name: "ffplay", elements: &[], commands: ffplay, listens: false },
 ];
 
-const GST_RTP: [&str; 6] =
-    ["x264enc", "ximagesrc", "rtph264pay", "rtpjitterbuffer", "avdec_h264", "ximagesink"];
-const GST_SRT: [&str; 6] = ["x264enc", "ximagesrc", "mpegtsmux", "srtsink", "avdec_h264", "ximagesink"];
+/// An element of GStreamer: its name, and Debian's package with it.
+type GstElement = (&'static str, &'static str);
+
+const GST_RTP: [GstElement; 6] = [
+    ("x264enc", "gstreamer1.0-plugins-ugly"),
+    ("ximagesrc", "gstreamer1.0-plugins-good"),
+    ("rtph264pay", "gstreamer1.0-plugins-good"),
+    ("rtpjitterbuffer", "gstreamer1.0-plugins-good"),
+    ("avdec_h264", "gstreamer1.0-libav"),
+    ("ximagesink", "gstreamer1.0-x"),
+];
+const GST_SRT: [GstElement; 7] = [
+    ("x264enc", "gstreamer1.0-plugins-ugly"),
+    ("ximagesrc", "gstreamer1.0-plugins-good"),
+    ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("mpegtsmux", "gstreamer1.0-plugins-bad"),
+    ("srtsink", "gstreamer1.0-plugins-bad"),
+    ("avdec_h264", "gstreamer1.0-libav"),
+    ("ximagesink", "gstreamer1.0-x"),
+];
+/// Programs of the contenders, and Debian's packages with them.
+const PACKAGES: [(&str, &str); 4] = [
+    ("gst-inspect-1.0", "gstreamer1.0-tools"),
+    ("gst-launch-1.0", "gstreamer1.0-tools"),
+    ("ffmpeg", "ffmpeg"),
+    ("ffplay", "ffmpeg"),
+];
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { framepath, from, port } = ends;
@@ -144,14 +168,7 @@ impl Streamer {
         from: &Display,
         to: &Display,
     ) -> Result<Streaming, LabError> {
-        for element in self.elements {
-            Program::new("gst-inspect-1.0", ["--exists", element]).run(false).map_err(|error| match error {
-                LabError::Command { .. } => LabError::Missing(format!(
-                    "no GStreamer element `{element}`; apt install gstreamer1.0-plugins-good, -bad and -ugly, gstreamer1.0-libav"
-                )),
-                error => error,
-            })?;
-        }
+        self.elements.iter().try_for_each(|element| check_element(*element))?;
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
         let [send, receive] = (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, port });
@@ -175,6 +192,29 @@ impl Streamer {
         let receiver = End::start(&receive, to)?;
         Ok(Streaming { name: self.name, ends: [sender, receiver] })
     }
+}
+
+/// Checks that GStreamer has an element.
+///
+/// # Errors
+/// [`LabError::Missing`] with the package that has it.
+fn check_element((element, package): GstElement) -> Result<(), LabError> {
+    const INSPECT: &str = "gst-inspect-1.0";
+    match Program::new(INSPECT, ["--exists", element]).run(false) {
+        Ok(_) => Ok(()),
+        Err(LabError::Missing(_)) => Err(missing_program(INSPECT)),
+        Err(LabError::Command { .. }) => {
+            Err(LabError::Missing(format!("no GStreamer element `{element}`; apt install {package}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the error for a program that is not installed, with its package if that is known.
+fn missing_program(program: &str) -> LabError {
+    let package = PACKAGES.iter().find(|(name, _)| *name == program);
+    let remedy = package.map_or(String::new(), |(_, package)| format!("; apt install {package}"));
+    LabError::Missing(format!("{program} is not installed{remedy}"))
 }
 
 /// Returns a port of the loopback interface that neither TCP nor UDP uses now.
@@ -227,7 +267,7 @@ impl End {
         command.args(arguments).stdin(Stdio::null()).stdout(output.to_stdio()?).stderr(output.to_stdio()?);
         screen.offer(&mut command);
         let child = children::on_a_lead(&mut command).spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LabError::Missing(format!("{program} is not installed")),
+            std::io::ErrorKind::NotFound => missing_program(program),
             _ => LabError::Io { what: format!("starting {program}"), error },
         })?;
         Ok(End { child: OwnChild::new(child), output })
@@ -238,5 +278,20 @@ impl End {
         let text = self.output.text();
         let text = text.trim();
         if text.is_empty() { String::new() } else { format!("; {text}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_element_or_program_is_said_with_its_package() {
+        let error = check_element(("nosuchelement", "gstreamer1.0-plugins-ugly")).unwrap_err();
+        assert!(error.to_string().contains("apt install gstreamer1.0-"), "{error}");
+        assert_eq!(
+            missing_program("ffplay").to_string(),
+            "ffplay is not installed; apt install ffmpeg"
+        );
     }
 }
