@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Conditions under which the contenders stream: the cases of the experiment.
+
+use super::test_link::LinkLimits;
+use crate::relay::Impairment;
+
+/// A condition.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Condition {
+    /// Name of the case, which is stable.
+    pub(super) name: &'static str,
+    /// The network; `None` for the loopback interface.
+    pub(super) link: Option<LinkLimits>,
+    /// True if other threads use all processors.
+    pub(super) is_loaded: bool,
+    /// True if the screen stands still while it is measured.
+    pub(super) is_idle: bool,
+}
+
+const CLEAN: Condition = Condition { name: "clean", link: None, is_loaded: false, is_idle: false };
+
+/// All conditions. The first is that of the quick set.
+pub(super) static CONDITIONS: [Condition; 7] = [
+    CLEAN,
+    lossy("loss-1", 1.0),
+    lossy("loss-3", 3.0),
+    limited("rate-20m", 20),
+    limited("rate-10m", 10),
+    Condition { name: "loaded", is_loaded: true, ..CLEAN },
+    Condition { name: "idle", is_idle: true, ..CLEAN },
+];
+
+const fn lossy(name: &'static str, loss_percent: f64) -> Condition {
+    let impairment = Impairment { loss_percent, jitter_ms: 5.0, seed: 1 };
+    Condition { name, link: Some(LinkLimits { impairment, megabits: None }), is_loaded: false, is_idle: false }
+}
+
+const fn limited(name: &'static str, megabits: u32) -> Condition {
+    let impairment = Impairment { loss_percent: 0.0, jitter_ms: 0.0, seed: 1 };
+    let link = LinkLimits { impairment, megabits: Some(megabits) };
+    Condition { name, link: Some(link), is_loaded: false, is_idle: false }
+}
