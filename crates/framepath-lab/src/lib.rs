@@ -68,6 +68,7 @@ pub mod progress;
 pub mod relay;
 pub mod report;
 mod temporary_folder;
+pub mod test_link;
 pub mod traced;
 
 /// Exit code of `framepath run` if packets or frames were lost, or with `--strict` if the stream is damaged.

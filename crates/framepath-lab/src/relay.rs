@@ -42,7 +42,8 @@ pub struct Impairment {
 pub fn start(impairment: &Impairment) -> Result<(), LabError> {
     let open = |name| open_tun(name).map_err(LabError::io(format!("making the network device {name}")));
     let [near, far] = [open(DEVICES[0])?, open(DEVICES[1])?];
-    let clone = |file: &File| file.try_clone().map_err(LabError::io("duplicating the handle of a network device"));
+    let clone =
+        |file: &File| file.try_clone().map_err(LabError::io("duplicating the handle of a network device"));
     forward(clone(&near)?, clone(&far)?, PacketSchedule::new(impairment, 0));
     forward(far, near, PacketSchedule::new(impairment, 1));
     Ok(())

@@ -11,11 +11,11 @@ mod condition;
 mod contender;
 mod convert_part;
 mod desktop;
+mod display_part;
 mod encoder_part;
 mod glass_figures;
 mod screen_clock;
 mod screen_observer;
-mod test_link;
 
 use std::fmt::Display as AsText;
 use std::thread;
@@ -29,13 +29,13 @@ use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
+use crate::test_link::TestLink;
 use burner::Burner;
 use condition::{CONDITIONS, Condition};
 use contender::{OURS, STREAMERS, Streamer, Streaming};
 use glass_figures::GlassFigures;
 use screen_clock::ScreenClock;
 use screen_observer::ScreenObserver;
-use test_link::TestLink;
 
 /// Pictures per second of the clock and of all contenders.
 const RATE: u32 = 60;
@@ -64,7 +64,7 @@ struct Part {
     run: fn(&str, &ExperimentSettings, &Display, u64) -> Result<Measured, LabError>,
 }
 
-static PARTS: [Part; 3] = [
+static PARTS: [Part; 4] = [
     Part {
         name: "capture",
         contenders: &capture_part::CAPTURERS,
@@ -82,6 +82,12 @@ static PARTS: [Part; 3] = [
         contenders: &convert_part::CONVERTERS,
         metric: "convert_p50_ms",
         run: |name, _, _, frames| convert_part::run(name, frames),
+    },
+    Part {
+        name: "display",
+        contenders: &display_part::DISPLAYERS,
+        metric: "display_cpu_ms",
+        run: |_, settings, screen, frames| display_part::run(settings, screen, frames),
     },
 ];
 
@@ -124,7 +130,9 @@ pub(super) fn run(
          without a new picture; CPU: sender and receiver in the measured time, without the X servers; idle: the screen stands \
          still, and the CPU is in percent of one processor; parts alone: capture, the time of one capture (for framepath while the \
          screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
-         encoders, 1080p at one thread; y_psnr_db: of all pictures together, against the input; conversion, BGR0 to 4:2:0"
+         encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
+         pictures together, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
+         window's hop for each picture"
             .to_owned(),
     );
     Ok(())

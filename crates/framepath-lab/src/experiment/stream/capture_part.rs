@@ -4,12 +4,12 @@
 //! Each program captures two numbers of pictures, one after the other. The differences of time and CPU are those of the
 //! pictures, without the start of the program.
 
-use framepath_model::summary::Summary;
 use framepath_os::process::running;
 
 use super::RATE;
-use super::contender::{check_element, gst, missing_program, XIMAGESRC};
+use super::contender::{XIMAGESRC, check_element, gst, missing_program};
 use super::desktop::SIZE;
+use super::display_part::own_row;
 use super::screen_clock::ScreenClock;
 use crate::display::Display;
 use crate::error::LabError;
@@ -25,7 +25,7 @@ const SHORT: u64 = 2 * RATE as u64;
 const UNPACED: u32 = 100_000;
 
 /// Cost of one run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 struct CaptureCost {
     wall_ns: u64,
     cpu_ns: u64,
@@ -64,24 +64,25 @@ pub(super) fn run(
     let short = capture(SHORT, RATE)?.0;
     let (long, output) = capture(SHORT + frames, RATE)?;
     let paced = long.since(short);
-    let wall_ms = if name == CAPTURERS[0] {
-        // framepath captures no more than the screen shows; its ledger has the time of each capture.
-        own_wall_ms(&output)?
-    } else {
-        let unpaced = capture(SHORT + frames, UNPACED)?.0.since(capture(SHORT, UNPACED)?.0);
-        unpaced.wall_ns as f64 / 1e6 / frames as f64
-    };
     let per_frame = |ns: u64| ns as f64 / 1e6 / frames as f64;
+    let capture_ms = if name == CAPTURERS[0] {
+        // framepath captures no more than the screen shows; its ledger has the time of each capture.
+        Some(own_capture_ms(&output)?)
+    } else {
+        let [short, long] = [capture(SHORT, UNPACED)?.0, capture(SHORT + frames, UNPACED)?.0];
+        // On a busy machine the short run may take longer than the long one.
+        long.wall_ns.checked_sub(short.wall_ns).map(per_frame)
+    };
     let extra = [
-        ("capture_ms", wall_ms),
-        ("cpu_ms_per_frame", per_frame(paced.cpu_ns)),
-        ("server_cpu_ms_per_frame", per_frame(paced.server_cpu_ns)),
+        ("capture_ms", capture_ms),
+        ("cpu_ms_per_frame", Some(per_frame(paced.cpu_ns))),
+        ("server_cpu_ms_per_frame", Some(per_frame(paced.server_cpu_ns))),
     ];
     Ok(Measured {
         frames,
         wall_ns: paced.wall_ns,
         cpu_ns: paced.cpu_ns,
-        extra: extra.map(|(name, figure)| (name.to_owned(), figure)).into(),
+        extra: extra.into_iter().filter_map(|(name, figure)| Some((name.to_owned(), figure?))).collect(),
         ..Measured::default()
     })
 }
@@ -128,10 +129,8 @@ fn cost(program: &Program, screen: &Display) -> Result<(CaptureCost, String), La
 }
 
 /// Reads the median time of a capture from the summary of framepath's run.
-fn own_wall_ms(output: &str) -> Result<f64, LabError> {
-    let summary: Summary = serde_json::from_str(output)
-        .map_err(|error| LabError::Unknown(format!("the summary of framepath's run: {error}")))?;
-    let latency = summary.rows.first().and_then(|row| row.latency_us);
+fn own_capture_ms(output: &str) -> Result<f64, LabError> {
+    let latency = own_row(output)?.latency_us;
     latency
         .map(|latency| latency.p50 / 1e3)
         .ok_or_else(|| LabError::Unknown("framepath's run has no latency".to_owned()))

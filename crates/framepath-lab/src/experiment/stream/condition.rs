@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conditions under which the contenders stream: the cases of the experiment.
 
-use super::test_link::LinkLimits;
 use crate::relay::Impairment;
+use crate::test_link::LinkLimits;
 
 /// A condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +32,12 @@ pub(super) static CONDITIONS: [Condition; 7] = [
 
 const fn lossy(name: &'static str, loss_percent: f64) -> Condition {
     let impairment = Impairment { loss_percent, jitter_ms: 5.0, seed: 1 };
-    Condition { name, link: Some(LinkLimits { impairment, megabits: None }), is_loaded: false, is_idle: false }
+    Condition {
+        name,
+        link: Some(LinkLimits { impairment, megabits: None }),
+        is_loaded: false,
+        is_idle: false,
+    }
 }
 
 const fn limited(name: &'static str, megabits: u32) -> Condition {

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use framepath_os::process::{children, running};
 
 use super::RATE;
-use super::test_link::{ADDRESSES, TestLink};
 use crate::descendants::descendants;
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::own_child::OwnChild;
 use crate::process::{Program, ProgramOutput};
+use crate::test_link::{ADDRESSES, TestLink};
 
 /// Name of framepath's contender.
 pub(super) const OURS: &str = "native";
@@ -184,7 +184,8 @@ impl Streamer {
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
-        let commands = (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, sender, receiver, port });
+        let commands =
+            (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, sender, receiver, port });
         let start = |end: usize| {
             let words = link.map_or(Vec::new(), |link| link.entering(end));
             End::start(&[words, commands[end].clone()].concat(), [from, to][end])
@@ -202,7 +203,8 @@ impl Streamer {
         let since = Instant::now();
         loop {
             // The end's own view, which is that of its network namespace.
-            let sockets = fs::read_to_string(format!("/proc/{}/net/{file}", end.child.id())).unwrap_or_default();
+            let sockets =
+                fs::read_to_string(format!("/proc/{}/net/{file}", end.child.id())).unwrap_or_default();
             if has_socket(&sockets, port, state) {
                 return Ok(end);
             }
@@ -346,10 +348,7 @@ mod tests {
     fn a_missing_element_or_program_is_said_with_its_package() {
         let error = check_element(("nosuchelement", "gstreamer1.0-plugins-ugly")).unwrap_err();
         assert!(error.to_string().contains("apt install gstreamer1.0-"), "{error}");
-        assert_eq!(
-            missing_program("ffplay").to_string(),
-            "ffplay is not installed; apt install ffmpeg"
-        );
+        assert_eq!(missing_program("ffplay").to_string(), "ffplay is not installed; apt install ffmpeg");
     }
 
     #[test]

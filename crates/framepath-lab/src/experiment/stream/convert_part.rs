@@ -20,7 +20,8 @@ pub(super) const CONVERTERS: [&str; 2] = ["convert", "swscale"];
 /// [`LabError::Unknown`]: without memory.
 pub(super) fn run(name: &str, frames: u64) -> Result<Measured, LabError> {
     let failed = |error: &dyn std::fmt::Display| LabError::Unknown(format!("{name}: {error}"));
-    let (from, to) = (DesktopPictures::layout(PixelFormat::Bgr0)?, DesktopPictures::layout(PixelFormat::Yuv420p)?);
+    let (from, to) =
+        (DesktopPictures::layout(PixelFormat::Bgr0)?, DesktopPictures::layout(PixelFormat::Yuv420p)?);
     let mut converter = if name == CONVERTERS[0] {
         Converter::new(to.format)
     } else {

@@ -4,7 +4,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framepath::{
-    Frame, FrameMeta, HopFailure, Item, Level, Options, Out, Pipeline, Pool, Rational, Source, Stage, StageError, StreamInfo,
+    Frame, FrameMeta, HopFailure, Item, Level, Options, Out, Pipeline, Pool, Rational, Source, Stage,
+    StageError, StreamInfo,
 };
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::ledger::Latency;
@@ -19,6 +20,8 @@ use crate::measure::{Measured, complete};
 pub(super) const CODECS: [&str; 4] = ["h264", "vp8", "vp9", "av1"];
 /// Index of the encoder's hop in the path: behind the source, which is 0.
 const ENCODER: u16 = 1;
+/// Index of the decoder's hop: behind the counter of bytes.
+const DECODER: u16 = 3;
 /// Number of frames of the source's pool.
 const SLOTS: u32 = 8;
 
@@ -44,15 +47,19 @@ pub(super) fn run(codec: &str, frames: u64) -> Result<Measured, LabError> {
             coded.pictures += 1;
             coded.squares += squared_difference(&luma, &frame);
         });
-    let mut report = complete(pipeline.run(&Options { level: Level::Times, ..Options::default() })?)?;
-    let mut times: Vec<u64> =
-        report.rows.iter().filter(|row| row.hop == ENCODER).map(|row| row.wall_ns()).collect();
-    times.sort_unstable();
-    let mut measured = Measured::from_report(&mut report);
+    let report = complete(pipeline.run(&Options { level: Level::Times, ..Options::default() })?)?;
+    // Not the figures of the whole path, which also draws and decodes.
+    let (wall_ns, cpu_ns) = (report.wall_ns, report.cpu_ns);
+    let mut measured = Measured { frames: report.frames, wall_ns, cpu_ns, ..Measured::default() };
     measured.extra.extend(locked(&figures).named());
-    if let Some(latency) = Latency::from_sorted(&times) {
-        measured.extra.insert("encode_p50_ms".to_owned(), latency.p50 as f64 / 1e6);
-        measured.extra.insert("encode_p99_ms".to_owned(), latency.p99 as f64 / 1e6);
+    for (hop, name) in [(ENCODER, "encode"), (DECODER, "decode")] {
+        let mut times: Vec<u64> =
+            report.rows.iter().filter(|row| row.hop == hop).map(|row| row.wall_ns()).collect();
+        times.sort_unstable();
+        if let Some(latency) = Latency::from_sorted(&times) {
+            measured.extra.insert(format!("{name}_p50_ms"), latency.p50 as f64 / 1e6);
+            measured.extra.insert(format!("{name}_p99_ms"), latency.p99 as f64 / 1e6);
+        }
     }
     Ok(measured)
 }
@@ -112,7 +119,8 @@ struct DesktopSource {
 
 impl DesktopSource {
     fn new(pictures: Arc<DesktopPictures>, frames: u64) -> Result<DesktopSource, LabError> {
-        let failed = |error: &dyn std::fmt::Display| LabError::Unknown(format!("pictures of a desktop: {error}"));
+        let failed =
+            |error: &dyn std::fmt::Display| LabError::Unknown(format!("pictures of a desktop: {error}"));
         let layout = DesktopPictures::layout(PixelFormat::Yuv420p)?;
         let pool = Pool::new(layout.size, SLOTS).map_err(|error| failed(&error))?;
         Ok(DesktopSource { pictures, layout, pool, frames, next: 0 })
@@ -164,7 +172,7 @@ mod tests {
         // Fewer bytes than the pictures, and a likeness that no wrong picture would have.
         assert!(figure("bytes_per_frame") > 100.0 && figure("bytes_per_frame") < 1e6, "{measured:?}");
         assert!(figure("y_psnr_db") > 20.0 && figure("y_psnr_db") < 80.0, "{measured:?}");
-        assert!(figure("encode_p50_ms") > 0.0);
+        assert!(figure("encode_p50_ms") > 0.0 && figure("decode_p50_ms") > 0.0);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Network between a sender and a receiver that loses packets or limits their rate: two network namespaces, joined by the
-//! [relay](crate::relay). All programs see the same network, whatever their protocols.
+//! [`relay`](crate::relay). All programs see the same network, whatever their protocols.
 //!
 //! The namespaces belong to a user namespace, so that an ordinary user can make them. They end with this value, and also with
 //! the lab: each is held by a process that ends when its standard input does.
@@ -16,20 +16,21 @@ use crate::own_child::OwnChild;
 use crate::process::{Program, ProgramOutput};
 use crate::relay::{DEVICES, Impairment};
 
-/// Properties of a network.
+/// Properties of a network from a sender to a receiver.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LinkLimits {
+pub struct LinkLimits {
     /// Losses and delays, in both directions.
-    pub(super) impairment: Impairment,
+    pub impairment: Impairment,
     /// Most bits from the sender to the receiver, megabits per second; `None` for no limit.
-    pub(super) megabits: Option<u32>,
+    pub megabits: Option<u32>,
 }
 
 /// Addresses of the sender and of the receiver.
-pub(super) const ADDRESSES: [&str; 2] = ["10.87.0.1", "10.87.0.2"];
+pub const ADDRESSES: [&str; 2] = ["10.87.0.1", "10.87.0.2"];
 
 /// A running network.
-pub(super) struct TestLink {
+#[derive(Debug)]
+pub struct TestLink {
     /// Processes whose network namespaces are those of the sender and of the receiver. The first is the relay.
     holders: [OwnChild; 2],
 }
@@ -39,11 +40,15 @@ impl TestLink {
     ///
     /// # Errors
     /// [`LabError::Missing`]: this machine does not permit it, or a tool is missing.
-    pub(super) fn start(framepath: &Path, limits: &LinkLimits) -> Result<TestLink, LabError> {
+    pub fn start(framepath: &Path, limits: &LinkLimits) -> Result<TestLink, LabError> {
         let Impairment { loss_percent, jitter_ms, seed } = limits.impairment;
         let mut relay = Command::new("unshare");
         relay.args(["--user", "--map-root-user", "--net"]).arg(framepath).arg("relay");
-        relay.args([format!("--loss={loss_percent}"), format!("--jitter={jitter_ms}"), format!("--seed={seed}")]);
+        relay.args([
+            format!("--loss={loss_percent}"),
+            format!("--jitter={jitter_ms}"),
+            format!("--seed={seed}"),
+        ]);
         let near = holder(&mut relay)?;
         let mut beside = Command::new("nsenter");
         beside.args(entering(near.id())).args(["unshare", "--net", "sh", "-c", "echo ready; exec cat"]);
@@ -52,7 +57,10 @@ impl TestLink {
         configure(near_id, &format!("ip link set {} netns {far_id}", DEVICES[1]))?;
         let limit = limits.megabits.map_or(String::new(), |megabits| {
             // The queue of a home router: what would wait longer is dropped.
-            format!(" && tc qdisc add dev {} root tbf rate {megabits}mbit burst 16kb latency 50ms", DEVICES[0])
+            format!(
+                " && tc qdisc add dev {} root tbf rate {megabits}mbit burst 16kb latency 50ms",
+                DEVICES[0]
+            )
         });
         for (id, at, limit) in [(far_id, 1, ""), (near_id, 0, limit.as_str())] {
             let (device, own, other) = (DEVICES[at], ADDRESSES[at], ADDRESSES[1 - at]);
@@ -67,7 +75,7 @@ impl TestLink {
     }
 
     /// Returns the words that run a program in the namespace of an end: 0 is the sender's, 1 the receiver's.
-    pub(super) fn entering(&self, end: usize) -> Vec<String> {
+    pub fn entering(&self, end: usize) -> Vec<String> {
         std::iter::once("nsenter".to_owned()).chain(entering(self.holders[end].id())).collect()
     }
 }
