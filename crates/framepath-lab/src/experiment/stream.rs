@@ -15,9 +15,9 @@ mod display_part;
 mod encoder_part;
 mod glass_figures;
 mod screen_clock;
+mod screen_error;
 mod screen_observer;
 
-use std::fmt::Display as AsText;
 use std::thread;
 use std::time::Duration;
 
@@ -31,14 +31,13 @@ use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
 use crate::test_link::TestLink;
 use burner::Burner;
-use condition::{CONDITIONS, Condition};
+use condition::{CONDITIONS, StreamCondition};
 use contender::{OURS, STREAMERS, Streamer, Streaming};
+use desktop::RATE;
 use glass_figures::GlassFigures;
 use screen_clock::ScreenClock;
 use screen_observer::ScreenObserver;
 
-/// Pictures per second of the clock and of all contenders.
-const RATE: u32 = 60;
 /// Longest wait for the first picture.
 const START: Duration = Duration::from_secs(20);
 /// Time between the first picture and the measurement, in which bit rates and buffers settle; also before the measurement of a
@@ -113,7 +112,8 @@ pub(super) fn run(
     let is_quick = settings.size == Size::Quick && settings.cases.is_empty();
     let wants = |name: &str| settings.wants(name) && (!is_quick || name == CONDITIONS[0].name);
     let rounds = settings.rounds(3, 10);
-    let conditions: Vec<&Condition> = CONDITIONS.iter().filter(|condition| wants(condition.name)).collect();
+    let conditions: Vec<&StreamCondition> =
+        CONDITIONS.iter().filter(|condition| wants(condition.name)).collect();
     let parts: Vec<&Part> = PARTS.iter().filter(|part| wants(part.name)).collect();
     let part_runs: usize = parts.iter().map(|part| part.contenders.len()).sum();
     watch.begin("stream", ((conditions.len() * STREAMERS.len() + part_runs) * rounds) as u64);
@@ -131,7 +131,7 @@ pub(super) fn run(
          still, and the CPU is in percent of one processor; parts alone: capture, the time of one capture (for framepath while the \
          screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
          encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
-         pictures together, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
+         pictures together behind the first second, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
          window's hop for each picture"
             .to_owned(),
     );
@@ -140,7 +140,7 @@ pub(super) fn run(
 
 /// Runs all contenders under one condition.
 fn under(
-    condition: &Condition,
+    condition: &StreamCondition,
     settings: &ExperimentSettings,
     screens: &[Display; 2],
     rounds: usize,
@@ -181,7 +181,7 @@ fn alone(
 /// Runs one contender once.
 fn stream(
     streamer: &Streamer,
-    condition: &Condition,
+    condition: &StreamCondition,
     settings: &ExperimentSettings,
     screens: &[Display; 2],
 ) -> Result<Measured, LabError> {
@@ -237,11 +237,6 @@ fn still(mut running: Streaming) -> Result<Measured, LabError> {
 /// Returns the difference of the CPU times of both ends.
 fn since(before: [u64; 2], after: [u64; 2]) -> [u64; 2] {
     [0, 1].map(|end| after[end].saturating_sub(before[end]))
-}
-
-/// Returns the error for a failure of an X server.
-fn x_error(error: impl AsText) -> LabError {
-    LabError::Unknown(format!("X server: {error}"))
 }
 
 #[cfg(test)]

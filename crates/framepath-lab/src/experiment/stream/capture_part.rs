@@ -6,9 +6,8 @@
 
 use framepath_os::process::running;
 
-use super::RATE;
 use super::contender::{XIMAGESRC, check_element, gst, missing_program};
-use super::desktop::SIZE;
+use super::desktop::{RATE, SIZE};
 use super::display_part::own_row;
 use super::screen_clock::ScreenClock;
 use crate::display::Display;

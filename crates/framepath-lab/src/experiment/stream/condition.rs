@@ -6,7 +6,7 @@ use crate::test_link::LinkLimits;
 
 /// A condition.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Condition {
+pub(super) struct StreamCondition {
     /// Name of the case, which is stable.
     pub(super) name: &'static str,
     /// The network; `None` for the loopback interface.
@@ -17,22 +17,23 @@ pub(super) struct Condition {
     pub(super) is_idle: bool,
 }
 
-const CLEAN: Condition = Condition { name: "clean", link: None, is_loaded: false, is_idle: false };
+const CLEAN: StreamCondition =
+    StreamCondition { name: "clean", link: None, is_loaded: false, is_idle: false };
 
 /// All conditions. The first is that of the quick set.
-pub(super) static CONDITIONS: [Condition; 7] = [
+pub(super) static CONDITIONS: [StreamCondition; 7] = [
     CLEAN,
     lossy("loss-1", 1.0),
     lossy("loss-3", 3.0),
     limited("rate-20m", 20),
     limited("rate-10m", 10),
-    Condition { name: "loaded", is_loaded: true, ..CLEAN },
-    Condition { name: "idle", is_idle: true, ..CLEAN },
+    StreamCondition { name: "loaded", is_loaded: true, ..CLEAN },
+    StreamCondition { name: "idle", is_idle: true, ..CLEAN },
 ];
 
-const fn lossy(name: &'static str, loss_percent: f64) -> Condition {
+const fn lossy(name: &'static str, loss_percent: f64) -> StreamCondition {
     let impairment = Impairment { loss_percent, jitter_ms: 5.0, seed: 1 };
-    Condition {
+    StreamCondition {
         name,
         link: Some(LinkLimits { impairment, megabits: None }),
         is_loaded: false,
@@ -40,8 +41,8 @@ const fn lossy(name: &'static str, loss_percent: f64) -> Condition {
     }
 }
 
-const fn limited(name: &'static str, megabits: u32) -> Condition {
+const fn limited(name: &'static str, megabits: u32) -> StreamCondition {
     let impairment = Impairment { loss_percent: 0.0, jitter_ms: 0.0, seed: 1 };
     let link = LinkLimits { impairment, megabits: Some(megabits) };
-    Condition { name, link: Some(link), is_loaded: false, is_idle: false }
+    StreamCondition { name, link: Some(link), is_loaded: false, is_idle: false }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use framepath_os::process::{children, running};
 
-use super::RATE;
+use super::desktop::RATE;
 use crate::descendants::descendants;
 use crate::display::Display;
 use crate::error::LabError;

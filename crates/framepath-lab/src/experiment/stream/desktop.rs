@@ -9,6 +9,8 @@ use crate::error::LabError;
 
 /// Size of the picture, pixels: the size of the lab's own screens.
 pub(super) const SIZE: (u16, u16) = (1920, 1080);
+/// Pictures per second, of the clock and of all contenders.
+pub(super) const RATE: u32 = 60;
 /// Area that scrolls, by [`SCROLL`] rows for each picture: x, y, width, height.
 pub(super) const AREA: (i16, i16, u16, u16) = (100, 200, 640, 480);
 pub(super) const SCROLL: u32 = 2;

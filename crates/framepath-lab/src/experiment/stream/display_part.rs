@@ -3,8 +3,7 @@
 
 use framepath_model::summary::{HopSummary, Summary, SummaryRow};
 
-use super::RATE;
-use super::desktop::SIZE;
+use super::desktop::{RATE, SIZE};
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;

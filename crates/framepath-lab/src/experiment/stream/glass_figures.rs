@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use framepath_model::summary::LatencyUs;
 
-use super::screen_observer::{Seen, Watched};
+use super::screen_observer::{Seen, WatchedScreen};
 
 /// Figures of one run.
 #[derive(Debug, PartialEq)]
@@ -26,7 +26,7 @@ pub(super) struct GlassFigures {
 
 impl GlassFigures {
     /// Computes the figures; `drawn` has the time of each picture by its number. `None` if fewer than two pictures were seen.
-    pub(super) fn of(watched: &Watched, drawn: &[u64]) -> Option<GlassFigures> {
+    pub(super) fn of(watched: &WatchedScreen, drawn: &[u64]) -> Option<GlassFigures> {
         let mut numbers = BTreeSet::new();
         let mut latencies: Vec<u64> = Vec::new();
         let mut news: Vec<u64> = Vec::new();
@@ -82,9 +82,9 @@ mod tests {
 
     const DRAWN: [u64; 5] = [1000, 2000, 3000, 4000, 5000];
 
-    fn watched(seen: &[(u32, u64)], end_ns: u64) -> Watched {
+    fn watched(seen: &[(u32, u64)], end_ns: u64) -> WatchedScreen {
         let seen = seen.iter().map(|(number, at_ns)| Seen { number: *number, at_ns: *at_ns }).collect();
-        Watched { seen, damaged: 2, end_ns }
+        WatchedScreen { seen, damaged: 2, end_ns }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
 use super::desktop::{AREA, SCROLL, SIZE, text};
-use super::x_error;
+use super::screen_error::x_error;
 use crate::error::LabError;
 
 /// Depth of the window's pixels, bits.

@@ -12,7 +12,7 @@ use x11rb::protocol::xproto::{ConnectionExt, ImageFormat, Window};
 use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
-use super::x_error;
+use super::screen_error::x_error;
 use crate::error::LabError;
 
 /// Pause between two readings, so that the observer takes little of the X server's time. It is the error of a time stamp.
@@ -28,9 +28,9 @@ pub(super) struct Seen {
     pub(super) at_ns: u64,
 }
 
-/// What was seen in a period of time.
+/// Pictures seen in a period of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Watched {
+pub(super) struct WatchedScreen {
     /// The numbers in the order in which they were seen, each as often as it replaced another.
     pub(super) seen: Vec<Seen>,
     /// Number of times that the barcode became unreadable: a damaged picture.
@@ -85,9 +85,9 @@ impl ScreenObserver {
     ///
     /// # Errors
     /// As [`find`](ScreenObserver::find); also if no barcode was found before.
-    pub(super) fn watch(&mut self, duration: Duration) -> Result<Watched, LabError> {
+    pub(super) fn watch(&mut self, duration: Duration) -> Result<WatchedScreen, LabError> {
         let (x, y) = self.place.ok_or_else(|| LabError::Unknown("no barcode on the screen".to_owned()))?;
-        let mut watched = Watched::default();
+        let mut watched = WatchedScreen::default();
         let mut was_readable = true;
         let since = Instant::now();
         while since.elapsed() < duration {
