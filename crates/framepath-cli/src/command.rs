@@ -22,6 +22,8 @@ mod lab;
 mod meta;
 mod plugins;
 #[cfg(feature = "lab")]
+mod relay;
+#[cfg(feature = "lab")]
 mod report;
 mod run;
 mod serve;
@@ -96,6 +98,10 @@ pub(crate) enum Command {
     #[command(hide = true)]
     #[cfg(feature = "lab")]
     Asked(asked::QuestionArgs),
+    /// Pass packets between two virtual network devices, with losses: the network of lab `stream`
+    #[command(hide = true)]
+    #[cfg(feature = "lab")]
+    Relay(relay::RelayArgs),
     /// Load one plug-in and print its description; `plugins` runs this command for each plug-in
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfoArgs),
@@ -135,6 +141,8 @@ impl Command {
             Command::Handoff(_) => "handoff",
             #[cfg(feature = "lab")]
             Command::Asked(_) => "asked",
+            #[cfg(feature = "lab")]
+            Command::Relay(_) => "relay",
             Command::PluginInfo(_) => "plugin-info",
         }
     }
@@ -184,6 +192,8 @@ impl Command {
             Command::Handoff(handoff) => handoff.run(),
             #[cfg(feature = "lab")]
             Command::Asked(asked) => asked.run(),
+            #[cfg(feature = "lab")]
+            Command::Relay(relay) => relay.run(),
             Command::PluginInfo(info) => info.run(),
         }
     }

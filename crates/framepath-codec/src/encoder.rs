@@ -384,6 +384,21 @@ mod tests {
     }
 
     #[test]
+    fn each_encoder_opens_with_each_preset() {
+        let (layout, info) = picture();
+        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+            let names = encoders(codec, EncoderApi::Software);
+            for name in names.into_iter().filter(|name| find(&[*name]).is_some()) {
+                for preset in EncoderPreset::ALL {
+                    let options = EncoderOptions { preset, ..options(codec, EncoderApi::Software) };
+                    let opened = Encoder::open_first(&[name], &layout, &info, &options);
+                    assert!(opened.is_ok(), "{:?} {}: {:?}", name.name, preset.name(), opened.err());
+                }
+            }
+        }
+    }
+
+    #[test]
     fn the_next_encoder_stands_in_for_one_that_is_not_built_in() {
         // Builds without libaom encode AV1 by SVT-AV1, whose packets come later, but all of them.
         let svt = encoders(Codec::Av1, EncoderApi::Software)[1];

@@ -255,7 +255,8 @@ impl EncoderFamily {
                 set(c"auto-alt-ref", &0);
                 // 9 and 16 are the highest numbers that differ.
                 let fastest = if codec == Codec::Vp8 { 16 } else { 9 };
-                set(c"cpu-used", &(fastest - EncoderPreset::Ultrafast.speed() + preset.speed()));
+                // `cpu-used` by its older name, which accepts 9 for VP9 also before FFmpeg 6.
+                set(c"speed", &(fastest - EncoderPreset::Ultrafast.speed() + preset.speed()));
                 if codec == Codec::Vp9 {
                     set(c"row-mt", &1);
                     set(c"tile-columns", &tile_columns(settings.width));

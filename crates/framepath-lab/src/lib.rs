@@ -16,7 +16,7 @@
 //! - [`doctor`] lists the capabilities of the machine.
 //!
 //! The commands `lab`, `compare`, `gate`, `report` and `doctor` of the program `framepath` call this crate,
-//! and so do the hidden commands `handoff` and `asked`, which are contenders of experiments.
+//! and so do the hidden commands `handoff` and `asked`, which are contenders of experiments, and `relay`, a network with losses.
 //!
 //! # Example
 //!
@@ -65,8 +65,10 @@ pub mod pairs;
 pub mod plain;
 pub mod process;
 pub mod progress;
+pub mod relay;
 pub mod report;
 mod temporary_folder;
+pub mod test_link;
 pub mod traced;
 
 /// Exit code of `framepath run` if packets or frames were lost, or with `--strict` if the stream is damaged.

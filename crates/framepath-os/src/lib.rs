@@ -17,6 +17,7 @@
 //! | [`bpf`] | programs, probes and tracepoints that observe other processes |
 //! | [`time`] | clocks and sleeps |
 //! | [`net`] | options of UDP sockets: segmentation offload, receive buffer |
+//! | [`tun`] | virtual network devices |
 //! | [`display`] | memory and textures that a window shows; the terminal |
 //! | [`machine`] | facts about this computer: CPU, kernel, device nodes; the limit of open files |
 //!
@@ -78,5 +79,7 @@ pub mod net;
 pub mod process;
 pub mod sync;
 pub mod time;
+#[cfg(not(any(loom, miri)))]
+pub mod tun;
 #[cfg(not(any(loom, miri)))]
 pub mod v4l2;

@@ -66,7 +66,7 @@ pub(crate) struct LabArgs {
     /// Run only this case, and only the experiments that have it; may be given several times. With files, the
     /// cases of `decode` and `players` are the files' names without extension, and naming one runs all files
     /// [default: every case of the chosen size]
-    #[arg(long = "case", value_name = "CASE")]
+    #[arg(long = "case", visible_alias = "condition", value_name = "CASE")]
     cases: Vec<String>,
 
     /// Also write the summaries as JSON to this file: an object for one experiment, an array for several; `-`

@@ -1,43 +1,99 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `stream`: latency from one X screen to another, from glass to glass. A clock shows numbered pictures on the first screen; an
 //! observer reads the numbers from the second. Both are the lab's own, and the same for every contender: framepath, GStreamer
-//! over RTP and SRT, and ffmpeg to ffplay. All contenders encode by x264 with the same settings.
+//! over RTP and SRT, and ffmpeg to ffplay. All contenders encode by x264 with the same settings. The cases are conditions of the
+//! network, of the machine and of the screen, and the parts of the stream alone.
 
 mod barcode;
+mod burner;
+mod capture_part;
+mod condition;
 mod contender;
+mod convert_part;
+mod desktop;
+mod display_part;
+mod encoder_part;
+mod glass_figures;
 mod screen_clock;
+mod screen_error;
 mod screen_observer;
 
-use std::collections::BTreeSet;
-use std::fmt::Display as AsText;
+use std::thread;
 use std::time::Duration;
 
-use framepath_model::summary::{LatencyUs, Skipped};
+use framepath_model::summary::{Skipped, Summary};
 
 use crate::display::Display;
 use crate::error::LabError;
-use crate::experiment::{ExperimentResult, ExperimentSettings};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
-use contender::{OURS, STREAMERS, Streamer};
+use crate::test_link::TestLink;
+use burner::Burner;
+use condition::{CONDITIONS, StreamCondition};
+use contender::{OURS, STREAMERS, Streamer, Streaming};
+use desktop::RATE;
+use glass_figures::GlassFigures;
 use screen_clock::ScreenClock;
-use screen_observer::{ScreenObserver, Seen};
+use screen_observer::ScreenObserver;
 
-/// Pictures per second of the clock and of all contenders.
-const RATE: u32 = 60;
-/// Name of the only case: a screen with text, of which an area scrolls.
-const CASE: &str = "desktop-1080p60";
 /// Longest wait for the first picture.
 const START: Duration = Duration::from_secs(20);
-/// Time between the first picture and the measurement, in which bit rates and buffers settle.
+/// Time between the first picture and the measurement, in which bit rates and buffers settle; also before the measurement of a
+/// screen that stands still.
 const SETTLING: Duration = Duration::from_secs(2);
+/// Duration of the measurement in one run.
+const MEASURED: Duration = Duration::from_secs(10);
+/// Frames of a part that is measured alone; five times as many with `--full`.
+const PART_FRAMES: u64 = 120;
 /// Figures by which framepath is compared with each other contender.
 const METRICS: [&str; 2] = ["latency_p50_us", "latency_p99_us"];
+/// The same for a screen that stands still, which has no latency.
+const IDLE_METRICS: [&str; 1] = ["cpu_ms"];
+
+/// A part of the stream that is measured alone.
+struct Part {
+    /// Name of the case, which is stable.
+    name: &'static str,
+    contenders: &'static [&'static str],
+    /// Figure by which the first contender is compared with the others.
+    metric: &'static str,
+    /// Runs a contender once, with a number of frames.
+    run: fn(&str, &ExperimentSettings, &Display, u64) -> Result<Measured, LabError>,
+}
+
+static PARTS: [Part; 4] = [
+    Part {
+        name: "capture",
+        contenders: &capture_part::CAPTURERS,
+        metric: "cpu_ms_per_frame",
+        run: capture_part::run,
+    },
+    Part {
+        name: "encoders",
+        contenders: &encoder_part::CODECS,
+        metric: "encode_p50_ms",
+        run: |codec, _, _, frames| encoder_part::run(codec, frames),
+    },
+    Part {
+        name: "conversion",
+        contenders: &convert_part::CONVERTERS,
+        metric: "convert_p50_ms",
+        run: |name, _, _, frames| convert_part::run(name, frames),
+    },
+    Part {
+        name: "display",
+        contenders: &display_part::DISPLAYERS,
+        metric: "display_cpu_ms",
+        run: |_, settings, screen, frames| display_part::run(settings, screen, frames),
+    },
+];
 
 /// Returns the names of all cases.
 pub(super) fn cases() -> Vec<String> {
-    vec![CASE.to_owned()]
+    let conditions = CONDITIONS.iter().map(|condition| condition.name);
+    conditions.chain(PARTS.iter().map(|part| part.name)).map(str::to_owned).collect()
 }
 
 pub(super) fn run(
@@ -53,114 +109,140 @@ pub(super) fn run(
             return Ok(());
         }
     };
+    let is_quick = settings.size == Size::Quick && settings.cases.is_empty();
+    let wants = |name: &str| settings.wants(name) && (!is_quick || name == CONDITIONS[0].name);
     let rounds = settings.rounds(3, 10);
-    let duration = Duration::from_secs(10);
-    watch.begin("stream", (STREAMERS.len() * rounds) as u64);
-    let contenders = STREAMERS.iter().map(|streamer| {
-        let screens = &screens;
-        Contender::new(streamer.name, move || stream(streamer, settings, screens, duration))
-    });
-    let others = STREAMERS.iter().map(|streamer| streamer.name).filter(|name| *name != OURS);
-    let comparisons: Vec<Comparison> =
-        others.flat_map(|other| METRICS.map(|metric| (metric, OURS, other))).collect();
-    pairs::run(CASE, contenders.collect(), &comparisons, rounds, watch, summary)?;
+    let conditions: Vec<&StreamCondition> =
+        CONDITIONS.iter().filter(|condition| wants(condition.name)).collect();
+    let parts: Vec<&Part> = PARTS.iter().filter(|part| wants(part.name)).collect();
+    let part_runs: usize = parts.iter().map(|part| part.contenders.len()).sum();
+    watch.begin("stream", ((conditions.len() * STREAMERS.len() + part_runs) * rounds) as u64);
+    for condition in conditions {
+        under(condition, settings, &screens, rounds, watch, summary)?;
+    }
+    for part in parts {
+        alone(part, settings, &screens[0], rounds, watch, summary)?;
+    }
     summary.notes.push(
         "latency: from the moment before a picture is drawn on the first screen until an observer that polls the second screen \
          (every 0.3 ms) has read the picture's number; shown_percent: pictures seen, of those drawn in the same time; late: \
-         pictures seen after a newer one; cpu_ms: sender and receiver, without the X servers, over their whole lives"
+         pictures seen after a newer one; damaged: times that the number became unreadable; longest_freeze_ms: longest time \
+         without a new picture; CPU: sender and receiver in the measured time, without the X servers; idle: the screen stands \
+         still, and the CPU is in percent of one processor; parts alone: capture, the time of one capture (for framepath while the \
+         screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
+         encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
+         pictures together behind the first second, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
+         window's hop for each picture"
             .to_owned(),
     );
+    Ok(())
+}
+
+/// Runs all contenders under one condition.
+fn under(
+    condition: &StreamCondition,
+    settings: &ExperimentSettings,
+    screens: &[Display; 2],
+    rounds: usize,
+    watch: &dyn ProgressView,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let contenders = STREAMERS.iter().map(|streamer| {
+        Contender::new(streamer.name, move || stream(streamer, condition, settings, screens))
+    });
+    let metrics: &[&str] = if condition.is_idle { &IDLE_METRICS } else { &METRICS };
+    let others = STREAMERS.iter().map(|streamer| streamer.name).filter(|name| *name != OURS);
+    let comparisons: Vec<Comparison> =
+        others.flat_map(|other| metrics.iter().map(move |metric| (*metric, OURS, other))).collect();
+    pairs::run(condition.name, contenders.collect(), &comparisons, rounds, watch, summary)?;
+    Ok(())
+}
+
+/// Runs all contenders of a part.
+fn alone(
+    part: &Part,
+    settings: &ExperimentSettings,
+    screen: &Display,
+    rounds: usize,
+    watch: &dyn ProgressView,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let frames = if settings.size == Size::Quick { PART_FRAMES } else { 5 * PART_FRAMES };
+    let contenders = part
+        .contenders
+        .iter()
+        .map(|name| Contender::new(name, move || (part.run)(name, settings, screen, frames)));
+    let (first, others) = (part.contenders[0], &part.contenders[1..]);
+    let comparisons: Vec<Comparison> = others.iter().map(|other| (part.metric, first, *other)).collect();
+    pairs::run(part.name, contenders.collect(), &comparisons, rounds, watch, summary)?;
     Ok(())
 }
 
 /// Runs one contender once.
 fn stream(
     streamer: &Streamer,
+    condition: &StreamCondition,
     settings: &ExperimentSettings,
-    [from, to]: &[Display; 2],
-    duration: Duration,
+    screens: &[Display; 2],
 ) -> Result<Measured, LabError> {
-    let clock = ScreenClock::start(from.x_name()?, RATE)?;
-    let running = streamer.start(settings, from, to)?;
-    let mut observer = ScreenObserver::new(to.x_name()?)?;
+    let link = condition.link.map(|limits| TestLink::start(&settings.framepath, &limits)).transpose()?;
+    let _load = condition.is_loaded.then(Burner::start);
+    let clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
+    let mut running = streamer.start(settings, screens, link.as_ref())?;
+    let mut observer = ScreenObserver::new(screens[1].x_name()?)?;
     if !observer.find(START)? {
         return Err(running.failed("no picture within 20 s"));
     }
-    std::thread::sleep(SETTLING);
-    let seen = observer.watch(duration)?;
-    let cpu_ns = running.end()?;
+    thread::sleep(SETTLING);
+    if condition.is_idle {
+        clock.hold();
+        thread::sleep(SETTLING);
+        return still(running);
+    }
+    let before = running.cpu_ns()?;
+    let watched = observer.watch(MEASURED)?;
+    let cpu_ns = since(before, running.cpu_ns()?);
     let drawn = clock.stop()?;
-    let figures = GlassFigures::of(&seen, &drawn)
-        .ok_or_else(|| LabError::Unknown(format!("{}: the picture stood still", streamer.name)))?;
-    let extra = [("shown_percent", figures.shown_percent), ("late", figures.late as f64)];
+    let Some(figures) = GlassFigures::of(&watched, &drawn) else {
+        return Err(running.failed("the picture stood still"));
+    };
+    running.end()?;
     Ok(Measured {
         frames: figures.shown,
-        wall_ns: duration.as_nanos() as u64,
-        cpu_ns,
+        wall_ns: MEASURED.as_nanos() as u64,
+        cpu_ns: cpu_ns.iter().sum(),
         latency: Some(figures.latency),
+        extra: figures.named(cpu_ns),
+        ..Measured::default()
+    })
+}
+
+/// Measures the CPU time of a contender whose screen stands still.
+fn still(mut running: Streaming) -> Result<Measured, LabError> {
+    let before = running.cpu_ns()?;
+    thread::sleep(MEASURED);
+    let cpu_ns = since(before, running.cpu_ns()?);
+    running.end()?;
+    let wall_ns = MEASURED.as_nanos() as u64;
+    let percent = |ns: u64| 100.0 * ns as f64 / wall_ns as f64;
+    let extra = [("sender_cpu_percent", percent(cpu_ns[0])), ("receiver_cpu_percent", percent(cpu_ns[1]))];
+    Ok(Measured {
+        wall_ns,
+        cpu_ns: cpu_ns.iter().sum(),
         extra: extra.map(|(name, figure)| (name.to_owned(), figure)).into(),
         ..Measured::default()
     })
 }
 
-/// Figures of one run, as an observer of both screens sees it.
-#[derive(Debug, PartialEq)]
-struct GlassFigures {
-    /// Number of different pictures that were seen.
-    shown: u64,
-    /// Share of the pictures that were seen, of those drawn from the first to the last seen.
-    shown_percent: f64,
-    /// Number of times that an older picture followed a newer one.
-    late: u64,
-    /// Latency of each picture, when it was first seen.
-    latency: LatencyUs,
-}
-
-impl GlassFigures {
-    /// Computes the figures; `drawn` has the time of each picture by its number. `None` if fewer than two pictures were seen.
-    fn of(seen: &[Seen], drawn: &[u64]) -> Option<GlassFigures> {
-        let mut numbers = BTreeSet::new();
-        let mut latencies: Vec<u64> = Vec::new();
-        for Seen { number, at_ns } in seen {
-            // A number of the future would be a reading error of the observer, and is impossible: its check bits are right.
-            let drawn_ns = drawn.get(*number as usize)?;
-            if numbers.insert(*number) {
-                latencies.push(at_ns.saturating_sub(*drawn_ns));
-            }
-        }
-        let (first, last) = (numbers.first()?, numbers.last()?);
-        if first == last {
-            return None;
-        }
-        latencies.sort_unstable();
-        Some(GlassFigures {
-            shown: numbers.len() as u64,
-            shown_percent: 100.0 * numbers.len() as f64 / f64::from(last - first + 1),
-            late: seen.windows(2).filter(|pair| pair[1].number < pair[0].number).count() as u64,
-            latency: LatencyUs::of_sorted_ns(&latencies)?,
-        })
-    }
-}
-
-/// Returns the error for a failure of an X server.
-fn x_error(error: impl AsText) -> LabError {
-    LabError::Unknown(format!("X server: {error}"))
+/// Returns the difference of the CPU times of both ends.
+fn since(before: [u64; 2], after: [u64; 2]) -> [u64; 2] {
+    [0, 1].map(|end| after[end].saturating_sub(before[end]))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::screen_observer::Seen;
     use super::*;
-
-    #[test]
-    fn figures_count_each_picture_once() {
-        let drawn = [1000, 2000, 3000, 4000, 5000];
-        let seen = [(0, 5000), (3, 9000), (1, 9500), (3, 9900), (4, 10_000)];
-        let figures = GlassFigures::of(&seen.map(|(number, at_ns)| Seen { number, at_ns }), &drawn).unwrap();
-        assert_eq!((figures.shown, figures.shown_percent, figures.late), (4, 80.0, 1));
-        // 4000, 5000, 7500 and 5000 ns.
-        assert_eq!((figures.latency.p50, figures.latency.max), (5.0, 7.5));
-        assert_eq!(GlassFigures::of(&[Seen { number: 1, at_ns: 1 }], &drawn), None);
-    }
 
     #[test]
     fn the_observer_sees_the_clock_of_the_same_screen() {
@@ -168,11 +250,25 @@ mod tests {
         let clock = ScreenClock::start(screen.x_name().unwrap(), RATE).unwrap();
         let mut observer = ScreenObserver::new(screen.x_name().unwrap()).unwrap();
         assert!(observer.find(START).unwrap());
-        let seen = observer.watch(Duration::from_millis(500)).unwrap();
+        let seen = observer.watch(Duration::from_millis(500)).unwrap().seen;
         let drawn = clock.stop().unwrap();
         assert!(seen.len() > 1, "{seen:?}");
         for (pair, Seen { number, at_ns }) in seen.windows(2).zip(&seen) {
             assert!(pair[0].number < pair[1].number && *at_ns > drawn[*number as usize], "{seen:?}");
         }
+    }
+
+    #[test]
+    fn a_held_clock_draws_no_more() {
+        let Ok(screen) = Display::xvfb() else { panic!("no X server; apt install xvfb") };
+        let clock = ScreenClock::start(screen.x_name().unwrap(), RATE).unwrap();
+        let mut observer = ScreenObserver::new(screen.x_name().unwrap()).unwrap();
+        assert!(observer.find(START).unwrap());
+        clock.hold();
+        // The picture that is just being drawn.
+        thread::sleep(Duration::from_millis(100));
+        let watched = observer.watch(Duration::from_millis(300)).unwrap();
+        assert_eq!((watched.seen.len(), watched.damaged), (1, 0));
+        assert_eq!(clock.stop().unwrap().len() as u32, watched.seen[0].number + 1);
     }
 }

@@ -1,48 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs that send a screen and show it elsewhere: the commands of each contender's two ends.
 
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::fs;
+use std::net::{TcpListener, UdpSocket};
 use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use framepath_os::process::children;
+use framepath_os::process::{children, running};
 
-use super::RATE;
+use super::desktop::RATE;
+use crate::descendants::descendants;
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::own_child::OwnChild;
 use crate::process::{Program, ProgramOutput};
+use crate::test_link::{ADDRESSES, TestLink};
 
 /// Name of framepath's contender.
 pub(super) const OURS: &str = "native";
 /// Bit rate of every encoder, kilobits per second.
-const KILOBITS: u32 = 12_000;
+pub(super) const KILOBITS: u32 = 12_000;
 /// Distance of keyframes, pictures.
-const GOP: u32 = 120;
-/// Time for a receiver to listen.
-const RECEIVING: Duration = Duration::from_secs(1);
-/// Longest wait for a sender that listens.
+pub(super) const GOP: u32 = 120;
+/// Longest wait until an end listens.
 const LISTENING: Duration = Duration::from_secs(10);
+/// State of a TCP socket that listens, and of a UDP socket without a peer, in /proc/net/tcp and /proc/net/udp.
+const TCP_LISTENS: &str = "0A";
+const UDP_BOUND: &str = "07";
 
 /// A contender.
 pub(super) struct Streamer {
     /// Name, which is stable, as in summaries and budgets.
     pub(super) name: &'static str,
-    /// Elements of GStreamer that it needs, and the package of the first.
-    elements: &'static [&'static str],
+    /// Elements of GStreamer that it needs.
+    elements: &'static [GstElement],
     /// Commands of its sender and its receiver.
     commands: fn(&Ends<'_>) -> [Vec<String>; 2],
     /// True if the sender listens on TCP, and the receiver connects; false if the receiver listens.
     listens: bool,
 }
 
-/// Program, screen and port for the commands of a contender.
+/// Program, screen, addresses and port for the commands of a contender.
 struct Ends<'a> {
     framepath: &'a str,
     /// X display that is sent.
     from: &'a str,
+    /// IP addresses of the sender and of the receiver.
+    sender: &'a str,
+    receiver: &'a str,
+    /// Port of the end that listens.
     port: u16,
 }
 
@@ -55,23 +63,49 @@ pub(super) static STREAMERS: &[Streamer] = &[
     Streamer { name: "ffplay", elements: &[], commands: ffplay, listens: false },
 ];
 
-const GST_RTP: [&str; 6] =
-    ["x264enc", "ximagesrc", "rtph264pay", "rtpjitterbuffer", "avdec_h264", "ximagesink"];
-const GST_SRT: [&str; 6] = ["x264enc", "ximagesrc", "mpegtsmux", "srtsink", "avdec_h264", "ximagesink"];
+/// An element of GStreamer: its name, and Debian's package with it.
+pub(super) type GstElement = (&'static str, &'static str);
+
+/// GStreamer's capture of a screen.
+pub(super) const XIMAGESRC: GstElement = ("ximagesrc", "gstreamer1.0-plugins-good");
+const GST_RTP: [GstElement; 6] = [
+    ("x264enc", "gstreamer1.0-plugins-ugly"),
+    XIMAGESRC,
+    ("rtph264pay", "gstreamer1.0-plugins-good"),
+    ("rtpjitterbuffer", "gstreamer1.0-plugins-good"),
+    ("avdec_h264", "gstreamer1.0-libav"),
+    ("ximagesink", "gstreamer1.0-x"),
+];
+const GST_SRT: [GstElement; 7] = [
+    ("x264enc", "gstreamer1.0-plugins-ugly"),
+    XIMAGESRC,
+    ("h264parse", "gstreamer1.0-plugins-bad"),
+    ("mpegtsmux", "gstreamer1.0-plugins-bad"),
+    ("srtsink", "gstreamer1.0-plugins-bad"),
+    ("avdec_h264", "gstreamer1.0-libav"),
+    ("ximagesink", "gstreamer1.0-x"),
+];
+/// Programs of the contenders, and Debian's packages with them.
+const PACKAGES: [(&str, &str); 4] = [
+    ("gst-inspect-1.0", "gstreamer1.0-tools"),
+    ("gst-launch-1.0", "gstreamer1.0-tools"),
+    ("ffmpeg", "ffmpeg"),
+    ("ffplay", "ffmpeg"),
+];
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { framepath, from, port } = ends;
+    let Ends { framepath, from, sender, port, .. } = ends;
     let send = format!(
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k gop={GOP} \
-         preset=ultrafast threads=1 ! send listen=127.0.0.1:{port} token=lab"
+         preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
     );
-    let recv = format!("recv http://127.0.0.1:{port}/whep token=lab ! decode threads=1 ! play");
+    let recv = format!("recv http://{sender}:{port}/whep token=lab ! decode threads=1 ! play");
     [send, recv]
         .map(|path| [framepath, "run", "--quiet", "--ledger", "off", &path].map(str::to_owned).to_vec())
 }
 
 /// Returns the words of a GStreamer pipeline's command.
-fn gst(pipeline: &str) -> Vec<String> {
+pub(super) fn gst(pipeline: &str) -> Vec<String> {
     ["gst-launch-1.0", "-q"].into_iter().chain(pipeline.split_whitespace()).map(str::to_owned).collect()
 }
 
@@ -84,14 +118,14 @@ fn gst_encoded(from: &str) -> String {
 }
 
 fn gst_over_rtp(ends: &Ends<'_>, buffer: &str, sink: &str) -> [Vec<String>; 2] {
-    let Ends { from, port, .. } = ends;
+    let Ends { from, receiver, port, .. } = ends;
     let encoded = gst_encoded(from);
     [
         gst(&format!(
-            "{encoded} ! rtph264pay config-interval=-1 mtu=1200 ! udpsink host=127.0.0.1 port={port} sync=false"
+            "{encoded} ! rtph264pay config-interval=-1 mtu=1200 ! udpsink host={receiver} port={port} sync=false"
         )),
         gst(&format!(
-            "udpsrc address=127.0.0.1 port={port} caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=H264 ! \
+            "udpsrc address={receiver} port={port} caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=H264 ! \
              {buffer} ! rtph264depay ! avdec_h264 max-threads=1 ! videoconvert ! {sink}"
         )),
     ]
@@ -106,14 +140,14 @@ fn gst_rtp(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { from, port, .. } = ends;
+    let Ends { from, receiver, port, .. } = ends;
     let encoded = gst_encoded(from);
     [
         gst(&format!(
-            "{encoded} ! h264parse ! mpegtsmux alignment=7 ! queue ! srtsink uri=srt://127.0.0.1:{port}?mode=caller"
+            "{encoded} ! h264parse ! mpegtsmux alignment=7 ! queue ! srtsink uri=srt://{receiver}:{port}?mode=caller"
         )),
         gst(&format!(
-            "srtsrc uri=srt://127.0.0.1:{port}?mode=listener ! video/mpegts,systemstream=true,packetsize=188 ! tsdemux ! \
+            "srtsrc uri=srt://{receiver}:{port}?mode=listener ! video/mpegts,systemstream=true,packetsize=188 ! tsdemux ! \
              queue ! h264parse ! avdec_h264 max-threads=1 ! videoconvert ! \
              ximagesink"
         )),
@@ -121,60 +155,104 @@ fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { from, port, .. } = ends;
+    let Ends { from, receiver, port, .. } = ends;
     let send = format!(
         "ffmpeg -nostdin -v error -f x11grab -draw_mouse 0 -framerate {RATE} -video_size 1920x1080 -i {from} -pix_fmt yuv420p \
          -c:v libx264 -preset ultrafast -tune zerolatency -threads 1 -b:v {KILOBITS}k -maxrate {KILOBITS}k -bufsize 1000k \
-         -g {GOP} -f mpegts udp://127.0.0.1:{port}?pkt_size=1316"
+         -g {GOP} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
     );
     let show = format!(
-        "ffplay -v error -noborder -left 0 -top 0 -an -fflags nobuffer -flags low_delay -framedrop udp://127.0.0.1:{port}"
+        "ffplay -v error -noborder -left 0 -top 0 -an -fflags nobuffer -flags low_delay -framedrop udp://{receiver}:{port}"
     );
     [send, show].map(|command| command.split_whitespace().map(str::to_owned).collect())
 }
 
 impl Streamer {
-    /// Starts both ends: the sender of the screen `from`, and the receiver on the screen `to`.
+    /// Starts both ends: the sender of the screen `from`, and the receiver on the screen `to`, at the ends of `link`, or without
+    /// one on the loopback interface.
     ///
     /// # Errors
-    /// [`LabError::Missing`] if a program or an element is not installed; [`LabError::Unknown`] if an end fails at once.
+    /// [`LabError::Missing`] if a program or an element is not installed, or another program than framepath does not listen;
+    /// [`LabError::Unknown`] if an end fails at once.
     pub(super) fn start(
         &self,
         settings: &ExperimentSettings,
-        from: &Display,
-        to: &Display,
+        [from, to]: &[Display; 2],
+        link: Option<&TestLink>,
     ) -> Result<Streaming, LabError> {
-        for element in self.elements {
-            Program::new("gst-inspect-1.0", ["--exists", element]).run(false).map_err(|error| match error {
-                LabError::Command { .. } => LabError::Missing(format!(
-                    "no GStreamer element `{element}`; apt install gstreamer1.0-plugins-good, -bad and -ugly, gstreamer1.0-libav"
-                )),
-                error => error,
-            })?;
-        }
+        self.elements.iter().try_for_each(|element| check_element(*element))?;
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
-        let [send, receive] = (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, port });
-        if !self.listens {
-            let receiver = End::start(&receive, to)?;
-            // Until it listens: nothing tells that from outside.
-            sleep(RECEIVING);
-            return Ok(Streaming { name: self.name, ends: [End::start(&send, from)?, receiver] });
-        }
-        let mut sender = End::start(&send, from)?;
+        let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
+        let commands =
+            (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, sender, receiver, port });
+        let start = |end: usize| {
+            let words = link.map_or(Vec::new(), |link| link.entering(end));
+            End::start(&[words, commands[end].clone()].concat(), [from, to][end])
+        };
+        let first = start(if self.listens { 0 } else { 1 })?;
+        let first = self.listening(first, port)?;
+        let second = start(if self.listens { 1 } else { 0 })?;
+        let ends = if self.listens { [first, second] } else { [second, first] };
+        Ok(Streaming { name: self.name, ends })
+    }
+
+    /// Waits until `end` listens on `port`.
+    fn listening(&self, mut end: End, port: u16) -> Result<End, LabError> {
+        let (file, state) = if self.listens { ("tcp", TCP_LISTENS) } else { ("udp", UDP_BOUND) };
         let since = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        loop {
+            // The end's own view, which is that of its network namespace.
+            let sockets =
+                fs::read_to_string(format!("/proc/{}/net/{file}", end.child.id())).unwrap_or_default();
+            if has_socket(&sockets, port, state) {
+                return Ok(end);
+            }
             if since.elapsed() > LISTENING {
-                return Err(LabError::Unknown(format!(
-                    "the sender does not listen within 10 s{}",
-                    sender.said()
-                )));
+                return Err(failed(self.name, &format!("it does not listen within 10 s{}", end.said())));
             }
             sleep(Duration::from_millis(10));
         }
-        let receiver = End::start(&receive, to)?;
-        Ok(Streaming { name: self.name, ends: [sender, receiver] })
     }
+}
+
+/// Returns true if `sockets`, a file of /proc/net, has a socket with this port and state.
+fn has_socket(sockets: &str, port: u16, state: &str) -> bool {
+    let port = format!(":{port:04X}");
+    sockets.lines().skip(1).any(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words.next();
+        local.is_some_and(|local| local.ends_with(&port)) && words.nth(1) == Some(state)
+    })
+}
+
+/// Returns the error `what` of a contender. For other programs than framepath it is one that skips the contender.
+fn failed(name: &str, what: &str) -> LabError {
+    let text = format!("{name}: {what}");
+    if name == OURS { LabError::Unknown(text) } else { LabError::Missing(text) }
+}
+
+/// Checks that GStreamer has an element.
+///
+/// # Errors
+/// [`LabError::Missing`] with the package that has it.
+pub(super) fn check_element((element, package): GstElement) -> Result<(), LabError> {
+    const INSPECT: &str = "gst-inspect-1.0";
+    match Program::new(INSPECT, ["--exists", element]).run(false) {
+        Ok(_) => Ok(()),
+        Err(LabError::Missing(_)) => Err(missing_program(INSPECT)),
+        Err(LabError::Command { .. }) => {
+            Err(LabError::Missing(format!("no GStreamer element `{element}`; apt install {package}")))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the error for a program that is not installed, with its package if that is known.
+pub(super) fn missing_program(program: &str) -> LabError {
+    let package = PACKAGES.iter().find(|(name, _)| *name == program);
+    let remedy = package.map_or(String::new(), |(_, package)| format!("; apt install {package}"));
+    LabError::Missing(format!("{program} is not installed{remedy}"))
 }
 
 /// Returns a port of the loopback interface that neither TCP nor UDP uses now.
@@ -197,17 +275,27 @@ impl Streaming {
     /// contender.
     pub(super) fn failed(mut self, what: &str) -> LabError {
         let said: String = self.ends.iter_mut().map(End::said).collect();
-        let text = format!("{}: {what}{said}", self.name);
-        if self.name == OURS { LabError::Unknown(text) } else { LabError::Missing(text) }
+        failed(self.name, &format!("{what}{said}"))
     }
 
-    /// Ends both programs as Ctrl-C does. Returns their CPU time, nanoseconds.
+    /// Returns the CPU time of the sender and of the receiver until now, nanoseconds.
+    ///
+    /// # Errors
+    /// An end has ended; as [`failed`](Streaming::failed).
+    pub(super) fn cpu_ns(&mut self) -> Result<[u64; 2], LabError> {
+        let [sender, receiver] = &mut self.ends;
+        Ok([sender.cpu_ns(self.name)?, receiver.cpu_ns(self.name)?])
+    }
+
+    /// Ends both programs as Ctrl-C does.
     ///
     /// # Errors
     /// As [`OwnChild::interrupt`]: an end has ended by itself.
-    pub(super) fn end(self) -> Result<u64, LabError> {
+    pub(super) fn end(self) -> Result<(), LabError> {
         let [sender, receiver] = self.ends;
-        Ok(receiver.child.interrupt()? + sender.child.interrupt()?)
+        receiver.child.interrupt()?;
+        sender.child.interrupt()?;
+        Ok(())
     }
 }
 
@@ -227,10 +315,21 @@ impl End {
         command.args(arguments).stdin(Stdio::null()).stdout(output.to_stdio()?).stderr(output.to_stdio()?);
         screen.offer(&mut command);
         let child = children::on_a_lead(&mut command).spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => LabError::Missing(format!("{program} is not installed")),
+            std::io::ErrorKind::NotFound => missing_program(program),
             _ => LabError::Io { what: format!("starting {program}"), error },
         })?;
         Ok(End { child: OwnChild::new(child), output })
+    }
+
+    /// Returns the CPU time of the program and of its child processes, nanoseconds.
+    fn cpu_ns(&mut self, name: &str) -> Result<u64, LabError> {
+        let id = self.child.id();
+        let Ok(own) = running::of(id) else {
+            return Err(failed(name, &format!("a program has ended{}", self.said())));
+        };
+        // A child that has just ended has no figure.
+        let children = descendants(id).into_iter().filter_map(|child| running::of(child.pid()).ok());
+        Ok(own.cpu_ns + children.map(|child| child.cpu_ns).sum::<u64>())
     }
 
     /// Returns what the program has written, as the end of an error's text.
@@ -238,5 +337,25 @@ impl End {
         let text = self.output.text();
         let text = text.trim();
         if text.is_empty() { String::new() } else { format!("; {text}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_element_or_program_is_said_with_its_package() {
+        let error = check_element(("nosuchelement", "gstreamer1.0-plugins-ugly")).unwrap_err();
+        assert!(error.to_string().contains("apt install gstreamer1.0-"), "{error}");
+        assert_eq!(missing_program("ffplay").to_string(), "ffplay is not installed; apt install ffmpeg");
+    }
+
+    #[test]
+    fn sockets_are_found_by_port_and_state() {
+        let table = "  sl  local_address rem_address   st tx_queue\n   0: 0100007F:1F90 00000000:0000 0A 00000000\n   \
+                     1: 0200570A:1F91 0100570A:0016 01 00000000\n";
+        assert!(has_socket(table, 0x1f90, TCP_LISTENS));
+        assert!(!has_socket(table, 0x1f91, TCP_LISTENS) && !has_socket(table, 0x16, TCP_LISTENS));
     }
 }

@@ -14,24 +14,20 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
-use super::x_error;
+use super::desktop::{AREA, SCROLL, SIZE, text};
+use super::screen_error::x_error;
 use crate::error::LabError;
 
-/// Size of the window, pixels: the size of the lab's own screens.
-pub(super) const SIZE: (u16, u16) = (1920, 1080);
 /// Depth of the window's pixels, bits.
 const DEPTH: u8 = 24;
-/// Area that scrolls, by [`SCROLL`] rows for each picture: x, y, width, height.
-const AREA: (i16, i16, u16, u16) = (100, 200, 640, 480);
-const SCROLL: u32 = 2;
-/// Size of a letter-like block of the content, pixels.
-const LETTER: (usize, usize) = (8, 14);
 /// Rows of an upload: less than the 256 KiB that every X server accepts in one request.
 const ROWS: usize = 16;
 
 /// A running clock. Its window closes when this value is dropped.
 pub(super) struct ScreenClock {
     stop: Arc<AtomicBool>,
+    /// True while the screen stands still.
+    held: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Vec<u64>, LabError>>>,
 }
 
@@ -44,9 +40,15 @@ impl ScreenClock {
         let (connection, screen) = x11rb::connect(Some(display)).map_err(x_error)?;
         let drawing = Drawing::new(connection, screen)?;
         let stop = Arc::new(AtomicBool::new(false));
-        let of_thread = stop.clone();
-        let thread = thread::spawn(move || drawing.run(rate, &of_thread));
-        Ok(ScreenClock { stop, thread: Some(thread) })
+        let held = Arc::new(AtomicBool::new(false));
+        let of_thread = [stop.clone(), held.clone()];
+        let thread = thread::spawn(move || drawing.run(rate, of_thread.each_ref().map(AsRef::as_ref)));
+        Ok(ScreenClock { stop, held, thread: Some(thread) })
+    }
+
+    /// Stops drawing. The screen keeps the last picture.
+    pub(super) fn hold(&self) {
+        self.held.store(true, Ordering::Release);
     }
 
     /// Stops the clock. Returns the time at which each picture was drawn, by its number: CLOCK_MONOTONIC, nanoseconds.
@@ -141,11 +143,15 @@ impl Drawing {
         Ok(())
     }
 
-    fn run(self, rate: u32, stop: &AtomicBool) -> Result<Vec<u64>, LabError> {
+    fn run(self, rate: u32, [stop, held]: [&AtomicBool; 2]) -> Result<Vec<u64>, LabError> {
         let interval = Duration::from_secs(1) / rate;
         let began = now_ns();
         let mut drawn = Vec::new();
         while !stop.load(Ordering::Acquire) {
+            if held.load(Ordering::Acquire) {
+                thread::sleep(interval);
+                continue;
+            }
             let due = began + interval.as_nanos() as u64 * drawn.len() as u64;
             thread::sleep(Duration::from_nanos(due.saturating_sub(now_ns())));
             let number = drawn.len() as u32;
@@ -161,28 +167,4 @@ impl Drawing {
         }
         Ok(drawn)
     }
-}
-
-/// Returns a picture of dark blocks on white, as sharp and as dense as text. It depends only on its arguments.
-fn text(width: usize, height: usize, seed: u32) -> Vec<u8> {
-    let mut pixels = vec![255; width * height * PIXEL];
-    for (index, pixel) in pixels.chunks_exact_mut(PIXEL).enumerate() {
-        let (x, y) = (index % width, index / width);
-        let (column, line) = (x / LETTER.0, y / LETTER.1);
-        let bits = hash((column + line * width) as u32 ^ seed << 24);
-        // Every sixth letter is a space, and so are the edges of the letters.
-        let (inside_x, inside_y) = (x % LETTER.0, y % LETTER.1);
-        let is_space = bits % 6 == 0 || inside_x > 5 || !(2..11).contains(&inside_y);
-        if !is_space && bits >> ((inside_x / 2 * 5 + inside_y / 2) % 27) & 1 == 1 {
-            pixel[..3].fill(30);
-        }
-    }
-    pixels
-}
-
-/// Mixes the bits of a number (the finaliser of MurmurHash3).
-fn hash(mut value: u32) -> u32 {
-    value = (value ^ value >> 16).wrapping_mul(0x85eb_ca6b);
-    value = (value ^ value >> 13).wrapping_mul(0xc2b2_ae35);
-    value ^ value >> 16
 }

@@ -12,7 +12,7 @@ use x11rb::protocol::xproto::{ConnectionExt, ImageFormat, Window};
 use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
-use super::x_error;
+use super::screen_error::x_error;
 use crate::error::LabError;
 
 /// Pause between two readings, so that the observer takes little of the X server's time. It is the error of a time stamp.
@@ -26,6 +26,17 @@ const SEARCH: Duration = Duration::from_millis(50);
 pub(super) struct Seen {
     pub(super) number: u32,
     pub(super) at_ns: u64,
+}
+
+/// Pictures seen in a period of time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct WatchedScreen {
+    /// The numbers in the order in which they were seen, each as often as it replaced another.
+    pub(super) seen: Vec<Seen>,
+    /// Number of times that the barcode became unreadable: a damaged picture.
+    pub(super) damaged: u64,
+    /// End of the period; CLOCK_MONOTONIC, nanoseconds.
+    pub(super) end_ns: u64,
 }
 
 /// Connection to the screen.
@@ -70,14 +81,14 @@ impl ScreenObserver {
         Ok(false)
     }
 
-    /// Watches the barcode for `duration`. Returns the numbers in the order in which they were seen, each as often as it replaced
-    /// another.
+    /// Watches the barcode for `duration`.
     ///
     /// # Errors
     /// As [`find`](ScreenObserver::find); also if no barcode was found before.
-    pub(super) fn watch(&mut self, duration: Duration) -> Result<Vec<Seen>, LabError> {
+    pub(super) fn watch(&mut self, duration: Duration) -> Result<WatchedScreen, LabError> {
         let (x, y) = self.place.ok_or_else(|| LabError::Unknown("no barcode on the screen".to_owned()))?;
-        let mut seen: Vec<Seen> = Vec::new();
+        let mut watched = WatchedScreen::default();
+        let mut was_readable = true;
         let since = Instant::now();
         while since.elapsed() < duration {
             if signal::interrupted() {
@@ -85,14 +96,17 @@ impl ScreenObserver {
             }
             let row = self.pixels(x as i16, y as i16, barcode::WIDTH as u16, 1)?;
             let at_ns = now_ns();
-            if let Some(number) =
-                barcode::read(&row).filter(|number| seen.last().is_none_or(|last| last.number != *number))
-            {
-                seen.push(Seen { number, at_ns });
+            let number = barcode::read(&row);
+            watched.damaged += u64::from(was_readable && number.is_none());
+            was_readable = number.is_some();
+            let is_same = |number: &u32| watched.seen.last().is_some_and(|last| last.number == *number);
+            if let Some(number) = number.filter(|number| !is_same(number)) {
+                watched.seen.push(Seen { number, at_ns });
             }
             thread::sleep(PAUSE);
         }
-        Ok(seen)
+        watched.end_ns = now_ns();
+        Ok(watched)
     }
 
     fn pixels(&self, x: i16, y: i16, width: u16, height: u16) -> Result<Vec<u8>, LabError> {
