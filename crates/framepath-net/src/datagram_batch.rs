@@ -56,7 +56,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     use super::*;
-    use crate::media_socket::LARGEST;
+    use crate::media_socket::ReceiveBuffer;
 
     /// Sends datagrams of these sizes, receives them, and returns their sizes and the number of system calls.
     fn sent(sender: &MediaSocket, sizes: &[usize]) -> (Vec<usize>, u64) {
@@ -68,7 +68,7 @@ mod tests {
         }
         batch.flush(sender);
         let mut received = Vec::new();
-        let mut buffer = [0; LARGEST];
+        let mut buffer = ReceiveBuffer::new();
         while let Some(datagram) = receiver.recv(&mut buffer).unwrap() {
             assert!(datagram.bytes.iter().all(|byte| usize::from(*byte) == received.len()));
             received.push(datagram.bytes.len());

@@ -660,7 +660,7 @@ mod tests {
         for first in [1, 11, 21] {
             let payload: Arc<[u8]> = [0x41; 30].into();
             for seq in first..first + 10 {
-                ends[1].0.write(seq, first as u32, seq == first + 9, payload.clone(), now);
+                ends[1].0.write(seq, (None, first as u32), seq == first + 9, payload.clone(), now);
             }
             let lost = first + 5;
             let got = exchange(&mut ends, now, lost);
