@@ -23,12 +23,11 @@ use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::Recorder;
-use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
+use crate::report::{HopInfo, NetworkReport, PlayReport, Report, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::row_tap::RowTap;
 use crate::source::Source;
-use crate::stage::HopRole;
 use ended::{Ended, sink_of, sinks_of};
 
 /// Builds `path` and runs its hops in this thread and one more for each queue and each stage in a worker.
