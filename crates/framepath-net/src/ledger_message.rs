@@ -148,7 +148,7 @@ fn checked_row(row: Row) -> Option<Row> {
         && durations.iter().all(|ns| *ns <= LONGEST_NS)
         && counts.iter().all(|count| *count <= MOST_COUNTED);
     let kept = flag::COUNTED | flag::LINK | flag::FRAME_THREAD | flag::LAST;
-    is_possible.then(|| Row { flags: row.flags & kept | flag::REMOTE, ..row })
+    is_possible.then_some(Row { flags: row.flags & kept | flag::REMOTE, ..row })
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ mod packetizer;
 mod pairing;
 mod peer;
 mod random;
+mod reachable;
 mod reassembly;
 mod receiver;
 mod sender;

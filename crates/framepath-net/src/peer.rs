@@ -23,16 +23,13 @@ use str0m::{Candidate, Event, Input, Output, Rtc};
 use crate::datagram_batch::DatagramBatch;
 use crate::error::WebrtcError;
 use crate::frame_number::{FrameNumber, frame_number_extension};
-use crate::ledger_channel::{LedgerChannel, LedgerStream};
+use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
 
-/// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
-/// know, without a media description (`m=application`), which some servers refuse together with the whole offer.
-const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
 /// Number of the RTP header extension for the playout delay, in offers.
 const PLAYOUT_DELAY: u8 = 5;
 /// Number of the RTP header extension for the frame's number, in offers.
@@ -486,17 +483,6 @@ impl WebrtcPeer {
     }
 }
 
-/// Returns true if the end that made this session description exchanges its ledger.
-fn exchanges_ledger(description: &str) -> bool {
-    description.lines().any(|line| line.trim_end() == LEDGER_ATTRIBUTE)
-}
-
-/// Adds the attribute to the last media of a session description.
-fn add_ledger_attribute(description: &mut String) {
-    description.push_str(LEDGER_ATTRIBUTE);
-    description.push_str("\r\n");
-}
-
 /// Returns the first payload type of the video that both ends know, and its codec. H.264 has packetisation mode 1.
 fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)> {
     let known = rtc.codec_config().params();
@@ -515,7 +501,29 @@ mod tests {
     use std::thread::sleep;
 
     use super::*;
+    use crate::ledger_channel::LEDGER_ATTRIBUTE;
     use crate::media_socket::ReceiveBuffer;
+
+    #[test]
+    fn data_channels_are_opened_only_if_both_ends_know_them() {
+        let (viewer, sender) = (Identity::new().unwrap(), Identity::new().unwrap());
+        let local = (Ipv4Addr::LOCALHOST, 9).into();
+        for (in_offer, in_answer) in [(true, true), (false, true), (true, false)] {
+            let text = |text: String, is_kept: bool| {
+                if is_kept { text } else { text.replace(LEDGER_ATTRIBUTE, "a=unknown:1") }
+            };
+            let mut accepted = 0;
+            let peer = WebrtcPeer::offer(None, &viewer, local, |offer| {
+                let coding = (Coding::H264, None);
+                let (peer, answer) =
+                    WebrtcPeer::accept(&text(offer, in_offer), None, coding, &sender, local)?;
+                accepted = peer.ledger.len();
+                Ok(text(answer, in_answer))
+            });
+            let expected = if in_offer { (2, if in_answer { 2 } else { 0 }) } else { (0, 0) };
+            assert_eq!((accepted, peer.unwrap().ledger.len()), expected);
+        }
+    }
 
     /// Returns whether each end of a [`session`] was connected.
     fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2]) -> [bool; 2] {

@@ -97,6 +97,8 @@ pub struct Reassembly {
     partial: Option<PartialFrame>,
     /// Whole frames that were not returned yet: at most two.
     ready: VecDeque<ReassembledFrame>,
+    /// True if the first packet of a frame has the frame's number.
+    is_numbered: bool,
     /// True if the last packet ended a frame, so that the next one begins a frame.
     at_boundary: bool,
     /// True until the next random access point: the frames before it cannot be decoded.
@@ -126,6 +128,7 @@ impl Reassembly {
             missing_since_ns: None,
             partial: None,
             ready: VecDeque::new(),
+            is_numbered: false,
             at_boundary: false,
             needs_key: true,
             has_begun: false,
@@ -201,7 +204,7 @@ impl Reassembly {
     /// Continues at packet `seq` behind lost ones.
     fn skip_to(&mut self, seq: u64) {
         let following = self.waiting.get(&seq);
-        let begins = following.is_some_and(|packet| begins_frame(self.coding, &packet.payload, true));
+        let begins = following.is_some_and(|packet| self.begins(packet.number, &packet.payload, true));
         match &mut self.partial {
             Some(partial) => partial.broken = true,
             // The lost packets are whole frames. Otherwise the frame of the following packet lacks its start.
@@ -214,6 +217,7 @@ impl Reassembly {
     /// Adds the next packet in order to its frame, which is ready if the packet is its last.
     fn take(&mut self, packet: RtpArrival) {
         let RtpArrival { time, marker, number, payload, arrived_ns, .. } = packet;
+        self.is_numbered |= number.is_some();
         if self.partial.as_ref().is_some_and(|partial| partial.time != time) {
             // A sender may leave out the marker.
             self.at_boundary = self.partial.as_ref().is_some_and(|partial| !partial.broken);
@@ -221,6 +225,7 @@ impl Reassembly {
         }
         let (coding, at_boundary) = (self.coding, self.at_boundary);
         let behind_loss = self.counts.lost_packets > 0;
+        let begins = at_boundary || self.begins(number, &payload, behind_loss);
         let partial = self.partial.get_or_insert_with(|| PartialFrame {
             time,
             bytes: Vec::new(),
@@ -231,7 +236,7 @@ impl Reassembly {
                 Coding::H264 => Box::<H264Depacketizer>::default(),
                 _ => Box::<Vp8Depacketizer>::default(),
             },
-            broken: !at_boundary && !begins_frame(coding, &payload, behind_loss),
+            broken: !begins,
         });
         // The network may have reordered the packets, and a packet may have been sent again.
         partial.arrived_ns = partial.arrived_ns.min(arrived_ns);
@@ -272,6 +277,11 @@ impl Reassembly {
         (self.needs_key, self.has_begun) = (false, true);
         let number = number.or_else(|| frame_number(self.coding, &bytes));
         self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, last_arrived_ns, number });
+    }
+
+    /// Returns true if a packet begins a frame, as [`begins_frame`]. Where first packets have the frame's number, only these do.
+    fn begins(&self, number: Option<u64>, payload: &[u8], behind_loss: bool) -> bool {
+        number.is_some() || !self.is_numbered && begins_frame(self.coding, payload, behind_loss)
     }
 
     fn lose_frame(&mut self) {

@@ -5,8 +5,7 @@
 //! caller's thread packetises, and never waits for the network.
 
 use std::collections::VecDeque;
-use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver as CommandReceiver, Sender as CommandSender, SyncSender, TryRecvError};
@@ -29,6 +28,7 @@ use crate::packetizer::{PacketizedFrame, Packetizer};
 use crate::pairing::{FINGERPRINT, PairingCode};
 use crate::peer::{Identity, WebrtcPeer};
 use crate::random::{random_bytes, random_id};
+use crate::reachable::reachable;
 use crate::sent_frame::SentFrame;
 use crate::viewer::ViewerSession;
 use crate::wake_event::{WakeEvent, wait};
@@ -328,23 +328,6 @@ impl WhepSender {
     }
 }
 
-/// Returns the address by which others reach this computer, if `listen` is all addresses. Sends nothing.
-fn reachable(listen: IpAddr) -> IpAddr {
-    // Addresses for documentation: only the kernel's choice of a route matters.
-    let somewhere = match listen {
-        IpAddr::V4(_) => IpAddr::from([192, 0, 2, 1]),
-        IpAddr::V6(_) => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
-    };
-    let route = || {
-        let socket = UdpSocket::bind((listen, 0))?;
-        socket.connect((somewhere, 9))?;
-        socket.local_addr().map(|local| local.ip())
-    };
-    // Without a route to others, only this computer reaches it.
-    let loopback = || if listen.is_ipv4() { Ipv4Addr::LOCALHOST.into() } else { Ipv6Addr::LOCALHOST.into() };
-    if listen.is_unspecified() { route().unwrap_or_else(|_: io::Error| loopback()) } else { listen }
-}
-
 impl Drop for WhepSender {
     /// Ends all sessions and threads at once, without the frames that still wait.
     fn drop(&mut self) {
@@ -547,7 +530,7 @@ impl SenderSessions {
 #[cfg(test)]
 mod tests {
     use std::io::{Read, Write};
-    use std::net::TcpStream;
+    use std::net::{Ipv4Addr, TcpStream};
 
     use super::*;
 

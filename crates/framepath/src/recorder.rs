@@ -10,6 +10,7 @@ mod arrival;
 mod late_end;
 mod spans;
 mod stretch;
+mod tapped;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -125,11 +126,6 @@ impl Recorder {
             copied_bytes: 0,
             tap: None,
         }
-    }
-
-    /// Lets `tap` get a copy of each further row.
-    pub(crate) fn set_tap(&mut self, tap: Option<Arc<RowTap>>) {
-        self.tap = tap;
     }
 
     /// Returns the ledger's level of this run.
@@ -255,10 +251,7 @@ impl Recorder {
         row.flags = flags;
         row.hop = hop;
         row.thread = thread;
-        if let Some(tap) = &self.tap {
-            let last = self.next.checked_sub(1).unwrap_or(self.most - 1);
-            tap.record(&self.rows[last]);
-        }
+        self.tap_newest();
     }
 
     #[inline(never)]
@@ -558,9 +551,7 @@ impl Recorder {
     #[inline]
     fn write(&mut self, row: Row) {
         *self.next_row() = row;
-        if let Some(tap) = &self.tap {
-            tap.record(&row);
-        }
+        self.tap_newest();
     }
 
     /// Returns the next row, empty, for the caller to fill, and counts the row.

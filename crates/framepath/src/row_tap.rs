@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath_model::ledger::{HopTree, Row, flag};
+use framepath_os::measure::meter::Level;
 
+use crate::outcomes::Outcomes;
 use crate::report::{HopInfo, Report};
 
 /// Maximum number of frames that are inside the path at once; the oldest are forgotten.
@@ -38,7 +40,7 @@ pub(crate) struct RowTap {
 
 impl RowTap {
     /// Makes the collector for a path of these hops and threads, and begins the exchange with the other end.
-    pub(crate) fn new(end: Arc<dyn RemoteEnd>, hops: &[HopInfo], threads: &[String]) -> RowTap {
+    fn new(end: Arc<dyn RemoteEnd>, hops: &[HopInfo], threads: &[String]) -> RowTap {
         let tree = HopTree::new(hops.iter().map(|hop| hop.before));
         let on_way = tree.way_to(end.last_hop(hops));
         let mut next = 0..;
@@ -47,6 +49,18 @@ impl RowTap {
         let way: Vec<&HopInfo> = on_way.map(|(hop, _)| hop).collect();
         end.begin(&way, threads);
         RowTap { end, places, frames: Mutex::default() }
+    }
+
+    /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` if the path has no other end with a
+    /// ledger, or at level `off`.
+    pub(crate) fn begin(
+        outcomes: &Outcomes,
+        level: Level,
+        hops: &[HopInfo],
+        threads: &[String],
+    ) -> Option<Arc<RowTap>> {
+        let end = outcomes.remote.get().filter(|_| level != Level::Off)?;
+        Some(Arc::new(RowTap::new(end.clone(), hops, threads)))
     }
 
     /// Takes a row. The last one of a frame passes on all of the frame's.

@@ -20,17 +20,15 @@ use crate::error::RunError;
 use crate::host::{CollectInput, WorkerOutput, WorkerStats};
 use crate::options::Options;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
-use crate::outcomes::Outcomes;
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::Recorder;
-use crate::report::{HopInfo, NetworkReport, PlayReport, Report, SinkReport, WorkerReport};
+use crate::report::{HopInfo, NetworkReport, PlayReport, Report, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::row_tap::RowTap;
 use crate::source::Source;
-use crate::stage::HopRole;
-use ended::Ended;
+use ended::{Ended, sink_of, sinks_of};
 
 /// Builds `path` and runs its hops in this thread and one more for each queue and each stage in a worker.
 /// Returns when the run has ended. A run that ends by itself, without an error and without a frame, has
@@ -81,7 +79,7 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let tap = row_tap(&outcomes, options, &hops, &threads);
+        let tap = RowTap::begin(&outcomes, options.level, &hops, &threads);
         let delivery = |thread: &RequestThread| {
             let mut context = options.delivery(requests.clone(), thread.mailbox.clone());
             context.tap.clone_from(&tap);
@@ -189,32 +187,6 @@ impl Pipeline {
         }
         Ok(())
     }
-}
-
-/// Makes the collector of rows for the other end of the path's network stream; `None` without such an end or without a ledger.
-fn row_tap(
-    outcomes: &Outcomes,
-    options: &Options,
-    hops: &[HopInfo],
-    threads: &[String],
-) -> Option<Arc<RowTap>> {
-    let end = outcomes.remote.get().filter(|_| options.level != Level::Off)?;
-    Some(Arc::new(RowTap::new(end.clone(), hops, threads)))
-}
-
-/// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a queue or worker.
-fn sink_of(segment: &ThreadSegment) -> Option<u16> {
-    segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
-}
-
-/// Returns the number of frames that each sink of the threads took, in path order; 0 for a thread that could
-/// not be started or panicked.
-fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
-    let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
-    let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));
-    let mut sinks: Vec<_> = with_sink.map(|(hop, frames)| SinkReport { hop, frames }).collect();
-    sinks.sort_unstable_by_key(|sink| sink.hop);
-    sinks
 }
 
 impl Report {

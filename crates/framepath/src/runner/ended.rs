@@ -3,8 +3,12 @@
 
 use framepath_os::time::thread_cpu_ns;
 
+use crate::error::RunError;
 use crate::out::{HopFailure, HopStage, ThreadContext};
+use crate::pipeline::ThreadSegment;
 use crate::recorder::{Recorded, Recorder};
+use crate::report::SinkReport;
+use crate::stage::HopRole;
 
 /// Result of one thread.
 #[derive(Default)]
@@ -37,4 +41,19 @@ impl Ended {
         let recorded = recorder.finish();
         Ended { recorded, cpu_without_frame, delivered: delivery.delivered(), failure }
     }
+}
+
+/// Returns the index in the path of the sink in `segment`; `None` if the segment ends in a queue or worker.
+pub(super) fn sink_of(segment: &ThreadSegment) -> Option<u16> {
+    segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
+}
+
+/// Returns the number of frames that each sink of the threads took, in path order; 0 for a thread that could
+/// not be started or panicked.
+pub(super) fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
+    let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
+    let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));
+    let mut sinks: Vec<_> = with_sink.map(|(hop, frames)| SinkReport { hop, frames }).collect();
+    sinks.sort_unstable_by_key(|sink| sink.hop);
+    sinks
 }
