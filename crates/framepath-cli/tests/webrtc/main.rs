@@ -28,6 +28,7 @@ framepath_testkit::tests!(
     encoders::ten_viewers_cost_one_encoding,
     encoders::a_late_viewer_of_a_gradual_refresh_gets_a_keyframe,
     encoders::a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it,
+    encoders::a_viewer_below_the_lowest_bit_rate_costs_another_no_frames,
     losses::a_lost_packet_is_sent_again,
     losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
 );
