@@ -26,7 +26,7 @@ pub enum SenderRequest {
     Congested(bool),
 }
 
-/// What a viewer's network carries, and what waits for it.
+/// Estimate of a viewer's network, and of what waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewerNetwork {
     /// Estimated bandwidth, bits per second.
