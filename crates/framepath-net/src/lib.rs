@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Video over WebRTC: encoded frames from one process to others, encrypted by DTLS and SRTP.
 //!
-//! This crate touches sockets: TCP for HTTP, UDP for the video. It starts threads, and reads random bytes from the
-//! kernel.
+//! This crate touches sockets: TCP for HTTP, UDP for the video. It starts threads.
 //!
 //! A [`WhepSender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
 //! an answer. A [`WhepReceiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
@@ -12,6 +11,7 @@
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]
 
+mod dtls_record;
 mod error;
 mod http_io;
 mod lock;
@@ -23,7 +23,12 @@ mod random;
 mod reassembly;
 mod receiver;
 mod sender;
+mod sender_control;
+mod sender_metrics;
+mod sender_sessions;
+mod sender_shared;
 mod viewer;
+mod viewer_figures;
 mod wake_event;
 mod whep_client;
 mod whep_server;
@@ -34,4 +39,8 @@ pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 pub use receiver::{ReceivedItem, ReceiverOptions, WhepReceiver};
-pub use sender::{SenderCounts, SenderOptions, WhepSender};
+pub use sender::{SenderOptions, WhepSender};
+pub use sender_control::SenderControl;
+pub use sender_shared::SenderCounts;
+pub use viewer_figures::ViewerFigures;
+pub use whep_client::read_sender_metrics;

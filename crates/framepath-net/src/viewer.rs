@@ -2,6 +2,7 @@
 //! One viewer of a sender: the session, and the frames that wait for their turn on the network.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use crate::media_socket::{Datagram, MediaSocket};
 use crate::packetizer::PacketizedFrame;
 use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
+use crate::viewer_figures::ViewerFigures;
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
 /// keyframe.
@@ -41,12 +43,30 @@ enum ViewerProgress {
     Gone,
 }
 
+/// Sums of one viewer's session.
+#[derive(Clone, Copy, Default)]
+struct ViewerSums {
+    sent: u64,
+    dropped: u64,
+    bytes: u64,
+    missed: u64,
+    keyframe_requests: u64,
+}
+
 /// One viewer.
 pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
     /// SHA-256 of the viewer's certificate, if the viewer has proved it before the session.
     pub(crate) proved: Option<[u8; FINGERPRINT]>,
+    /// Number that the user sees; 0 before the sender has accepted the session.
+    pub(crate) number: u64,
+    /// Address from which the offer came.
+    address: IpAddr,
+    /// Time of the connection; that of the offer before.
+    since: Instant,
+    /// Sums since the connection, except `number`, `address` and `since`.
+    sums: ViewerSums,
     peer: WebrtcPeer,
     began: Instant,
     progress: ViewerProgress,
@@ -73,11 +93,20 @@ pub(crate) struct ViewerSession {
 }
 
 impl ViewerSession {
-    pub(crate) fn new(id: String, proved: Option<[u8; FINGERPRINT]>, peer: WebrtcPeer) -> ViewerSession {
+    pub(crate) fn new(
+        id: String,
+        proved: Option<[u8; FINGERPRINT]>,
+        address: IpAddr,
+        peer: WebrtcPeer,
+    ) -> ViewerSession {
         let now = Instant::now();
         ViewerSession {
             id,
             proved,
+            number: 0,
+            address,
+            since: now,
+            sums: ViewerSums::default(),
             peer,
             began: now,
             progress: ViewerProgress::Connecting,
@@ -112,6 +141,22 @@ impl ViewerSession {
         self.progress == ViewerProgress::Gone
     }
 
+    /// Returns the figures; `None` unless the viewer watches.
+    pub(crate) fn figures(&self) -> Option<ViewerFigures> {
+        let ViewerSums { sent, dropped, bytes, missed, keyframe_requests } = self.sums;
+        let ViewerSession { number, address, since, .. } = *self;
+        self.is_watching().then_some(ViewerFigures {
+            number,
+            address,
+            since,
+            sent,
+            dropped,
+            missed,
+            bytes,
+            keyframe_requests,
+        })
+    }
+
     /// Returns true if the viewer needs a keyframe, once for each request.
     pub(crate) fn take_keyframe_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_keyframe)
@@ -135,6 +180,7 @@ impl ViewerSession {
         let is_full = self.queued_bytes + frame.bytes > MOST_QUEUED && !self.queue.is_empty();
         if is_full || self.needs_key && !frame.key {
             self.frames.1 += u64::from(self.has_begun);
+            self.sums.dropped += u64::from(self.has_begun);
             (self.needs_key, self.wants_keyframe) = (true, true);
             return;
         }
@@ -148,12 +194,14 @@ impl ViewerSession {
         self.ends = true;
     }
 
-    /// Closes the session at once.
-    pub(crate) fn close(&mut self) {
-        if matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching) {
+    /// Closes the session at once. Returns false if it is closing or closed.
+    pub(crate) fn close(&mut self) -> bool {
+        let is_open = matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching);
+        if is_open {
             self.peer.close();
             self.progress = ViewerProgress::Closing;
         }
+        is_open
     }
 
     /// Passes on a datagram. Returns false if it belongs to another viewer.
@@ -182,11 +230,12 @@ impl ViewerSession {
         if self.is_watching() && now >= self.next_burst {
             self.write_burst(now);
         }
-        let mut events = (false, false, false);
+        let (mut events, mut missed) = ((false, false, 0), self.sums.missed);
         let driven = self.peer.drive(now, socket, |event| match event {
             PeerEvent::Connected => events.0 = true,
             PeerEvent::Closed => events.1 = true,
-            PeerEvent::KeyframeRequest => events.2 = true,
+            PeerEvent::KeyframeRequest => events.2 += 1,
+            PeerEvent::Missed(packets) => missed = packets,
             PeerEvent::Packet { .. } => {}
         });
         if let Err(error) = driven {
@@ -194,22 +243,30 @@ impl ViewerSession {
             return;
         }
         let (connected, closed, asks) = events;
+        self.sums.missed = missed;
+        self.sums.keyframe_requests += asks;
         if connected && self.progress == ViewerProgress::Connecting {
-            log::info!("viewer {}: connected", self.id);
+            log::info!("viewer {} at {}: connected", self.number, self.address);
             self.progress = ViewerProgress::Watching;
+            self.since = now;
             (self.has_connected, self.wants_keyframe) = (true, true);
         }
-        self.wants_keyframe |= asks;
+        self.wants_keyframe |= asks > 0;
         if closed {
-            log::info!("viewer {}: left", self.id);
+            log::info!("viewer {} at {}: left", self.number, self.address);
             self.progress = ViewerProgress::Closing;
         }
         if self.is_connecting() && now.duration_since(self.began) >= HANDSHAKE {
-            log::info!("viewer {}: no handshake within {} s", self.id, HANDSHAKE.as_secs());
+            log::info!(
+                "viewer {} at {}: no handshake within {} s",
+                self.number,
+                self.address,
+                HANDSHAKE.as_secs()
+            );
             self.progress = ViewerProgress::Gone;
         }
         if now.duration_since(self.heard) >= SILENCE {
-            log::info!("viewer {}: no datagram for {} s", self.id, SILENCE.as_secs());
+            log::info!("viewer {} at {}: no datagram for {} s", self.number, self.address, SILENCE.as_secs());
             self.progress = ViewerProgress::Gone;
         }
         if self.ends && self.queue.is_empty() {
@@ -254,13 +311,15 @@ impl ViewerSession {
                 self.next_seq += 1;
             }
             self.queued_bytes -= bytes;
+            self.sums.bytes += *bytes as u64;
             self.queue.pop_front();
             self.frames.0 += 1;
+            self.sums.sent += 1;
         }
     }
 
     fn fail(&mut self, error: &WebrtcError) {
-        log::warn!("viewer {}: {error}", self.id);
+        log::warn!("viewer {} at {}: {error}", self.number, self.address);
         self.progress = ViewerProgress::Gone;
     }
 }
