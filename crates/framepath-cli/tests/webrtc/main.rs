@@ -17,6 +17,7 @@ framepath_testkit::tests!(
     viewers::a_killed_viewer_does_not_disturb_another,
     viewers::a_sender_that_disappears_is_an_error,
     viewers::an_interrupted_sender_ends_its_viewers,
+    viewers::the_user_sees_and_ends_viewers,
     viewers::an_interrupted_viewer_ends,
     refusals::a_viewer_without_the_token_is_refused,
     refusals::requests_that_are_not_whep_are_refused,
