@@ -23,7 +23,8 @@ Type a line, on the terminal or into standard input (a pipe or FIFO):
   end all      ends those of all
 A viewer that was ended can come again as long as it knows the code; for a new code, start anew.
 
-The same figures for Prometheus: http://ADDRESS:PORT/metrics, for programs of this computer only.
+On this computer only, `framepath top --sender ADDRESS:PORT` shows the same figures live, and
+http://ADDRESS:PORT/metrics serves them to Prometheus.
 
 The same as a path:
   framepath run 'screen ! convert format=yuv420p ! encode h264 ! send qr=yes control=yes'
