@@ -5,7 +5,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream, UdpSocket};
-use std::sync::OnceLock;
+use std::sync::{Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use framepath_model::access_unit::Coding;
@@ -15,18 +15,20 @@ use libfuzzer_sys::fuzz_target;
 /// Token of the sender: with a wrong one, every answer would come a second late.
 const TOKEN: &str = "fuzz";
 
-fn sender() -> &'static WhepSender {
-    static SENDER: OnceLock<WhepSender> = OnceLock::new();
-    SENDER.get_or_init(|| {
+fn sender() -> MutexGuard<'static, WhepSender> {
+    static SENDER: OnceLock<Mutex<WhepSender>> = OnceLock::new();
+    let sender = SENDER.get_or_init(|| {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let options = SenderOptions { listen, token: Some(TOKEN.to_owned()), coding: Coding::H264 };
-        WhepSender::new(options).expect("a free port")
-    })
+        Mutex::new(WhepSender::new(options).expect("a free port"))
+    });
+    sender.lock().expect("no thread panicked")
 }
 
 /// Sends `bytes` and returns the answer, which may be empty.
 fn ask(bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(sender().address()).expect("the server accepts connections");
+    let address = sender().address();
+    let mut stream = TcpStream::connect(address).expect("the server accepts connections");
     stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout");
     let mut answer = Vec::new();
     // The server may have closed the connection.
@@ -41,7 +43,8 @@ fuzz_target!(|input: (u8, &[u8])| {
     match kind % 3 {
         0 => drop(ask(bytes)),
         1 => {
-            let head = "POST /whep HTTP/1.1\r\nHost: x\r\nContent-Type: application/sdp\r\nAuthorization: Bearer";
+            let head =
+                "POST /whep HTTP/1.1\r\nHost: x\r\nContent-Type: application/sdp\r\nAuthorization: Bearer";
             let head = format!("{head} {TOKEN}\r\nContent-Length: {}\r\n\r\n", bytes.len());
             drop(ask(&[head.as_bytes(), bytes].concat()));
         }
