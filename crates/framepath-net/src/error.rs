@@ -60,6 +60,12 @@ pub enum WebrtcError {
     /// The other end has sent bytes that no honest peer sends.
     #[error("WebRTC: the other end has sent bytes that are not possible")]
     Panicked,
+    /// The other end has another certificate than the offer, the answer or the pairing code says.
+    #[error(
+        "the other end has not the certificate of the pairing code or session description: another program may have taken its \
+         place on the network"
+    )]
+    ForeignCertificate,
     /// OpenSSL cannot make a certificate.
     #[error("OpenSSL cannot make a certificate")]
     Certificate,
@@ -72,6 +78,9 @@ pub enum WebrtcError {
     /// A frame cannot be split into packets.
     #[error("packetise a frame: {0}")]
     Packetize(String),
+    /// The user of the sender has ended this viewer's session; the stream goes on.
+    #[error("the sender has ended this viewer's session; its stream may go on for others")]
+    EndedBySender,
     /// A signal or a stop request ended the wait.
     #[error("canceled")]
     Canceled,

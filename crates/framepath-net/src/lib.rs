@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Video over WebRTC: encoded frames from one process to others, encrypted by DTLS and SRTP.
 //!
-//! This crate touches sockets: TCP for HTTP, UDP for the video. It starts threads, and reads random bytes from the
-//! kernel.
+//! This crate touches sockets: TCP for HTTP, UDP for the video. It starts threads.
 //!
 //! A [`WhepSender`] is a WHEP server (WebRTC-HTTP Egress Protocol): a viewer posts an offer with a token, and gets
 //! an answer. A [`WhepReceiver`] is a WHEP client. The crate `str0m` implements SDP, ICE, DTLS, SRTP and RTCP, without
@@ -16,6 +15,7 @@
 mod clock;
 mod congestion;
 mod datagram_batch;
+mod dtls_record;
 mod error;
 mod frame_number;
 mod http_io;
@@ -33,8 +33,13 @@ mod reachable;
 mod reassembly;
 mod receiver;
 mod sender;
+mod sender_control;
+mod sender_metrics;
+mod sender_sessions;
+mod sender_shared;
 mod sent_frame;
 mod viewer;
+mod viewer_figures;
 mod wake_event;
 mod whep_client;
 mod whep_server;
@@ -50,5 +55,9 @@ pub use packetizer::{PacketizedFrame, Packetizer};
 pub use pairing::{PairingCode, PairingError};
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 pub use receiver::{ReceivedFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
-pub use sender::{SenderCounts, SenderOptions, WhepSender};
+pub use sender::{SenderOptions, WhepSender};
+pub use sender_control::SenderControl;
+pub use sender_shared::SenderCounts;
 pub use sent_frame::SentFrame;
+pub use viewer_figures::ViewerFigures;
+pub use whep_client::read_sender_metrics;

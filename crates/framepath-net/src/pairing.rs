@@ -7,8 +7,9 @@
 //! them, which find typing errors.
 //!
 //! A viewer that has the code does not send the token. It proves that it knows the token, by an HMAC over
-//! both certificates' fingerprints. So an observer of the network learns no token, and an attacker between both ends cannot
-//! replace either certificate by one of its own: DTLS then accepts only the two certificates of the proof.
+//! both certificates' fingerprints and the request. So an observer of the network learns no token, and an attacker between both ends
+//! cannot replace either certificate by one of its own: DTLS then accepts only the two certificates of the proof. A proof that was
+//! overheard opens and ends no session: it is of use for the same request only, and that has been made.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -60,10 +61,18 @@ pub enum PairingError {
     Check,
 }
 
+/// The part of an HTTP request that a proof covers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ProvenRequest<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) body: &'a str,
+}
+
 /// Claim of a viewer to have a certificate, as the header `Authorization` has it.
 pub(crate) struct PairingClaim {
     pub(crate) viewer: [u8; FINGERPRINT],
-    proof: [u8; FINGERPRINT],
+    pub(crate) proof: [u8; FINGERPRINT],
 }
 
 impl PairingClaim {
@@ -90,32 +99,49 @@ impl PairingCode {
         }
     }
 
-    /// Returns the value of the header `Authorization` for a viewer with the certificate `viewer`.
+    /// Returns the value of the header `Authorization` for a request of a viewer with the certificate `viewer`.
     ///
     /// # Errors
     /// As [`proof`](PairingCode::proof).
-    pub(crate) fn to_header(&self, viewer: &[u8; FINGERPRINT]) -> Result<String, ErrorStack> {
-        Ok(format!("{SCHEME}{} {}", HEXLOWER.encode(viewer), HEXLOWER.encode(&self.proof(viewer)?)))
+    pub(crate) fn to_header(
+        &self,
+        viewer: &[u8; FINGERPRINT],
+        request: ProvenRequest<'_>,
+    ) -> Result<String, ErrorStack> {
+        let proof = self.proof(viewer, request)?;
+        Ok(format!("{SCHEME}{} {}", HEXLOWER.encode(viewer), HEXLOWER.encode(&proof)))
     }
 
-    /// Returns true if the claim is proved. Takes the same time for every wrong proof.
+    /// Returns true if the claim is proved for this request. Takes the same time for every wrong proof.
     ///
     /// # Errors
     /// As [`proof`](PairingCode::proof).
-    pub(crate) fn proves(&self, claim: &PairingClaim) -> Result<bool, ErrorStack> {
-        Ok(openssl::memcmp::eq(&claim.proof, &self.proof(&claim.viewer)?))
+    pub(crate) fn proves(
+        &self,
+        claim: &PairingClaim,
+        request: ProvenRequest<'_>,
+    ) -> Result<bool, ErrorStack> {
+        Ok(openssl::memcmp::eq(&claim.proof, &self.proof(&claim.viewer, request)?))
     }
 
     /// Returns the proof that a viewer with the certificate `viewer` knows the token: the HMAC-SHA256, keyed with the token, of
-    /// the sender's and the viewer's fingerprints.
+    /// the sender's and the viewer's fingerprints, and of the SHA-256 of each part of the request.
     ///
     /// # Errors
     /// OpenSSL reports a failure, such as a lack of memory.
-    fn proof(&self, viewer: &[u8; FINGERPRINT]) -> Result<[u8; FINGERPRINT], ErrorStack> {
+    fn proof(
+        &self,
+        viewer: &[u8; FINGERPRINT],
+        request: ProvenRequest<'_>,
+    ) -> Result<[u8; FINGERPRINT], ErrorStack> {
         let key = PKey::hmac(&self.token)?;
         let mut signer = Signer::new(MessageDigest::sha256(), &key)?;
         for part in [CONTEXT, &self.fingerprint, viewer] {
             signer.update(part)?;
+        }
+        // Of equal length each, so that no two requests give the same bytes.
+        for part in [request.method, request.path, request.body] {
+            signer.update(&sha256(part.as_bytes()))?;
         }
         let mut proof = [0; FINGERPRINT];
         signer.sign(&mut proof)?;
@@ -194,6 +220,8 @@ mod tests {
 
     use super::*;
 
+    const POST: ProvenRequest<'_> = ProvenRequest { method: "POST", path: "/whep", body: "an offer" };
+
     fn sample() -> PairingCode {
         PairingCode {
             address: SocketAddr::from(([192, 168, 1, 5], 8443)),
@@ -237,22 +265,29 @@ mod tests {
     #[test]
     fn a_proof_is_of_one_viewer_one_sender_and_one_token() {
         let (code, viewer) = (sample(), [1; FINGERPRINT]);
-        let header = code.to_header(&viewer).unwrap();
+        let header = code.to_header(&viewer, POST).unwrap();
         let claim = PairingClaim::from_header(header.as_bytes()).unwrap();
         assert_eq!(claim.viewer, viewer);
-        assert!(code.proves(&claim).unwrap());
-        assert!(!code.proves(&PairingClaim { viewer: [2; FINGERPRINT], ..claim }).unwrap());
+        assert!(code.proves(&claim, POST).unwrap());
+        assert!(!code.proves(&PairingClaim { viewer: [2; FINGERPRINT], ..claim }, POST).unwrap());
+        for other in [
+            ProvenRequest { method: "DELETE", ..POST },
+            ProvenRequest { path: "/whep/", ..POST },
+            ProvenRequest { body: "another offer", ..POST },
+        ] {
+            assert!(!code.proves(&claim, other).unwrap(), "{other:?}");
+        }
         for other in [
             PairingCode { fingerprint: [9; FINGERPRINT], ..sample() },
             PairingCode { token: [8; TOKEN], ..sample() },
         ] {
-            assert!(!other.proves(&claim).unwrap());
+            assert!(!other.proves(&claim, POST).unwrap());
         }
     }
 
     #[test]
     fn other_headers_are_no_claims() {
-        let header = sample().to_header(&[1; FINGERPRINT]).unwrap();
+        let header = sample().to_header(&[1; FINGERPRINT], POST).unwrap();
         for wrong in [
             &header[1..],
             &header[..header.len() - 1],

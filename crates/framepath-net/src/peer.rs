@@ -18,9 +18,10 @@ use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionValues, RtpWrite};
-use str0m::{Candidate, Event, Input, Output, Rtc};
+use str0m::{Candidate, Event, Input, Output, Rtc, RtcError};
 
 use crate::datagram_batch::DatagramBatch;
+use crate::dtls_record::{are_whole, is_other_protocol};
 use crate::error::WebrtcError;
 use crate::frame_number::{FrameNumber, frame_number_extension};
 use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
@@ -43,6 +44,8 @@ const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
 /// at most two early requests in a row, and then one per tick.
 const MOST_AHEAD: Duration = Duration::from_millis(40);
+/// Interval of str0m's statistics.
+const STATISTICS: Duration = Duration::from_secs(1);
 
 /// Event of a session.
 pub(crate) enum PeerEvent {
@@ -61,6 +64,8 @@ pub(crate) enum PeerEvent {
     LedgerMessage(Vec<u8>),
     /// The network carries about this many bits per second; `None` if the viewer does not report arrivals.
     Bandwidth(Option<u64>),
+    /// Number of requests of the viewer so far for packets that it has missed.
+    Missed(u64),
     /// An RTP packet of the video arrived.
     Packet {
         /// Sequence number, extended so that it never wraps.
@@ -153,6 +158,7 @@ fn new_rtc(
         .set_dtls_cert(identity.certificate.clone())
         .set_crypto_provider(Arc::new(from_feature_flags()))
         .set_rtp_mode(true)
+        .set_stats_interval(Some(STATISTICS))
         .set_ice_lite(ice_lite)
         .set_extension(PLAYOUT_DELAY, Extension::PlayoutDelay)
         .set_extension(FRAME_NUMBER, frame_number_extension())
@@ -336,6 +342,12 @@ impl WebrtcPeer {
         let received = Receive::new(Protocol::Udp, arrival.source, self.local, arrival.bytes);
         // Anyone can send bytes that belong to none of the protocols.
         let Ok(received) = received else { return Ok(false) };
+        // A datagram with a forged source address must not end a session.
+        let is_sound =
+            arrival.bytes.first().is_some_and(|first| is_other_protocol(*first)) || are_whole(arrival.bytes);
+        if !is_sound {
+            return Ok(false);
+        }
         let input = Input::Receive(now, received);
         guarded(|| {
             let is_own = self.rtc.accepts(&input);
@@ -419,7 +431,14 @@ impl WebrtcPeer {
         guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
         let mut is_idle = true;
         loop {
-            match guarded(|| Ok(self.rtc.poll_output()?))? {
+            let output = guarded(|| {
+                self.rtc.poll_output().map_err(|error| match error {
+                    // The only use of this error while a session runs.
+                    RtcError::RemoteSdp(_) => WebrtcError::ForeignCertificate,
+                    error => error.into(),
+                })
+            });
+            match output? {
                 Output::Timeout(at) => {
                     // The pacer lets one packet pass at a time.
                     if at <= self.worked_to && !std::mem::replace(&mut is_idle, true) {
@@ -456,6 +475,7 @@ impl WebrtcPeer {
                         take(PeerEvent::LedgerMessage(message.data));
                     }
                 }
+                Output::Event(Event::MediaEgressStats(stats)) => take(PeerEvent::Missed(stats.nacks)),
                 Output::Event(Event::RtpPacket(packet)) => {
                     // Empty packets are padding.
                     if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
@@ -531,11 +551,12 @@ mod tests {
     }
 
     /// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
-    /// certificates with these SHA-256. Returns both ends, the viewer first, and whether each was connected within two seconds.
+    /// certificates with these SHA-256. Returns both ends, the viewer first, whether each was connected within two seconds, and the
+    /// error that has ended the session.
     fn session(
         [viewer, sender]: [&Identity; 2],
         [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
-    ) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2]) {
+    ) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2], Option<WebrtcError>) {
         let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
         let mut accepted = None;
         let local = sockets[0].local_addr().unwrap();
@@ -554,20 +575,20 @@ mod tests {
             for (index, (peer, socket)) in ends.iter_mut().enumerate() {
                 let mut buffer = ReceiveBuffer::new();
                 while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
-                    if peer.recv(&datagram, Instant::now()).is_err() {
-                        return (ends, connected);
+                    if let Err(error) = peer.recv(&datagram, Instant::now()) {
+                        return (ends, connected, Some(error));
                     }
                 }
                 let driven = peer.drive(Instant::now(), socket, |event| {
                     connected[index] |= matches!(event, PeerEvent::Connected);
                 });
-                if driven.is_err() {
-                    return (ends, connected);
+                if let Err(error) = driven {
+                    return (ends, connected, Some(error));
                 }
             }
             sleep(Duration::from_millis(1));
         }
-        (ends, connected)
+        (ends, connected, None)
     }
 
     #[test]
@@ -596,31 +617,44 @@ mod tests {
         let [of_viewer, of_sender] = ends.map(|identity| Some(identity.fingerprint));
         assert_eq!(connected(ends, [None, None]), [true; 2]);
         assert_eq!(connected(ends, [of_sender, of_viewer]), [true; 2]);
-        // The end that expects another certificate is never connected.
+        // The end that expects another certificate is never connected, and says why.
+        let (_, _, error) = session(ends, [Some(other.fingerprint), None]);
+        assert!(matches!(error, Some(WebrtcError::ForeignCertificate)), "{error:?}");
         assert!(!connected(ends, [Some(other.fingerprint), None])[0]);
         assert!(!connected(ends, [None, Some(other.fingerprint)])[1]);
     }
 
     #[test]
-    fn impossible_datagrams_are_at_most_the_end_of_their_session() {
+    fn forged_datagrams_end_no_session() {
         let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
         // A record of DTLS 1.2 whose length is 10, and far more bytes: OpenSSL leaves them in its buffer, and str0m panics over 30,000.
         let head = [23, 254, 253, 0, 1, 0, 0, 0, 0, 1, 0, 0, 10];
-        let bytes = [&head[..], &[0xaa; 800]].concat();
+        let mut forged = vec![[&head[..], &[0xaa; 800]].concat()];
+        // Whole records of each type, without encryption and with a wrong code of authentication; a fatal alert, and its warning.
+        for (kind, epoch) in (20..=23).flat_map(|kind| [(kind, 0), (kind, 1), (kind, 2)]) {
+            let head = [kind, 254, 253, 0, epoch, 0, 0, 0, 0, 9, 9, 0];
+            forged.push([&head[..], &[48], &[kind; 48]].concat());
+            forged.push([&head[..], &[2, 2, 40]].concat());
+            forged.push([&head[..], &[2, 1, 0]].concat());
+            forged.push([&head[..], &[0]].concat());
+        }
+        // STUN without integrity, RTP and RTCP.
+        for first in [&[0, 1][..], &[1, 1], &[128, 96], &[128, 200], &[144, 205], &[129, 203]] {
+            forged.extend([20, 40, 200].map(|size| [first, &vec![0; size - first.len()]].concat()));
+        }
         for attacked in [0, 1] {
-            let (mut ends, connected) = session([&viewer, &sender], [None, None]);
+            let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
             assert_eq!(connected, [true; 2]);
             let source = ends[1 - attacked].1.local_addr().unwrap();
             let (peer, socket) = &mut ends[attacked];
-            let error = (0..100).find_map(|_| {
+            for bytes in (0..100).flat_map(|_| &forged) {
                 let now = Instant::now();
-                let taken = peer.recv(&Datagram { source, bytes: &bytes, arrived_ns: 0 }, now);
-                taken.and_then(|_| peer.drive(now, socket, |_| ())).err()
-            });
-            assert!(matches!(error, Some(WebrtcError::Panicked)), "{error:?}");
-            // The end of the session does no harm either.
-            peer.close();
-            let _ = peer.drive(Instant::now(), socket, |_| ());
+                let taken = peer.recv(&Datagram { source, bytes, arrived_ns: 0 }, now);
+                taken.unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
+                peer.drive(now, socket, |event| assert!(!matches!(event, PeerEvent::Closed), "{bytes:?}"))
+                    .unwrap();
+            }
+            assert!(peer.is_alive());
         }
     }
 
@@ -659,7 +693,7 @@ mod tests {
     #[test]
     fn missing_packets_are_requested_at_once_and_not_too_often() {
         let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
-        let (mut ends, connected) = session([&viewer, &sender], [None, None]);
+        let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
         assert_eq!(connected, [true; 2]);
         // The clock stands still, so that no tick of str0m is due.
         let now = Instant::now() + Duration::from_secs(1);

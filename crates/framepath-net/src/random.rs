@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random identifiers that nobody can guess.
 
-use std::fs::File;
-use std::io::Read;
-
 use data_encoding::HEXLOWER;
+use openssl::error::ErrorStack;
+use openssl::rand::rand_bytes;
 
-use crate::error::WebrtcError;
-
-/// Returns 128 random bits of the kernel.
+/// Returns 128 random bits of OpenSSL.
 ///
 /// # Errors
-/// /dev/urandom cannot be read.
-pub(crate) fn random_bytes() -> Result<[u8; 16], WebrtcError> {
-    let path = "/dev/urandom";
+/// OpenSSL gets no random bits from the kernel.
+pub(crate) fn random_bytes() -> Result<[u8; 16], ErrorStack> {
     let mut bytes = [0; 16];
-    File::open(path).and_then(|mut file| file.read_exact(&mut bytes)).map_err(WebrtcError::io(path))?;
+    rand_bytes(&mut bytes)?;
     Ok(bytes)
 }
 
@@ -23,6 +19,6 @@ pub(crate) fn random_bytes() -> Result<[u8; 16], WebrtcError> {
 ///
 /// # Errors
 /// As [`random_bytes`].
-pub(crate) fn random_id() -> Result<String, WebrtcError> {
+pub(crate) fn random_id() -> Result<String, ErrorStack> {
     random_bytes().map(|bytes| HEXLOWER.encode(&bytes))
 }

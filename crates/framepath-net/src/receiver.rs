@@ -25,8 +25,8 @@ use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
-use crate::whep_client::WhepClient;
-use crate::whep_server::ENDPOINT;
+use crate::whep_client::{Credential, WhepClient};
+use crate::whep_server::{ENDPOINT, GONE};
 
 /// Maximum size of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
@@ -126,16 +126,17 @@ impl WhepReceiver {
         let deadline = Instant::now() + options.timeout;
         let identity = Identity::new()?;
         let pairing = PairingCode::from_word(&options.url)?;
-        let (url, authorization) = match &pairing {
-            Some(code) => {
-                (format!("http://{}{ENDPOINT}", code.address), Some(code.to_header(&identity.fingerprint)?))
-            }
-            None => (options.url.clone(), options.token.as_ref().map(|token| format!("Bearer {token}"))),
+        let sender = pairing.as_ref().map(|code| code.fingerprint);
+        let (url, credential) = match pairing {
+            Some(code) => (
+                format!("http://{}{ENDPOINT}", code.address),
+                Credential::Pairing(Box::new(code), identity.fingerprint),
+            ),
+            None => (options.url.clone(), options.token.clone().map_or(Credential::None, Credential::Token)),
         };
-        let mut client = WhepClient::connect(&url, authorization, deadline)?;
+        let mut client = WhepClient::connect(&url, credential, deadline)?;
         let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
         let mut resource = None;
-        let sender = pairing.map(|code| code.fingerprint);
         let peer = WebrtcPeer::offer(sender, &identity, socket.local_addr()?, |offer| {
             let answer = client.offer(offer, deadline, canceled)?;
             resource = answer.resource;
@@ -270,7 +271,8 @@ impl ReceiverSession {
         self.count();
         self.ledger.finish();
         let sender_ended = matches!(received, Ok(true));
-        lock(&self.shared.inbox).ended = Some(received.map(|_| ()));
+        let received = received.and_then(|_| if sender_ended { self.check_reason() } else { Ok(()) });
+        lock(&self.shared.inbox).ended = Some(received);
         (self.notify)();
         if !sender_ended {
             self.leave();
@@ -363,6 +365,7 @@ impl ReceiverSession {
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
             PeerEvent::Connected
             | PeerEvent::KeyframeRequest
+            | PeerEvent::Missed(_)
             | PeerEvent::Sent(..)
             | PeerEvent::Bandwidth(_) => {}
         })?;
@@ -416,6 +419,16 @@ impl ReceiverSession {
         let ReassemblyCounts { lost_packets, lost_frames } = self.reassembly.counts();
         self.shared.lost_packets.store(lost_packets, Ordering::Relaxed);
         self.shared.lost_frames.store(lost_frames + self.dropped, Ordering::Relaxed);
+    }
+
+    /// Asks the sender for the reason of the end. A sender whose stream has ended does not answer.
+    ///
+    /// # Errors
+    /// [`WebrtcError::EndedBySender`].
+    fn check_reason(&mut self) -> Result<(), WebrtcError> {
+        let Some(resource) = &self.resource else { return Ok(()) };
+        let status = self.client.delete(resource, Instant::now() + DELETE);
+        if status == Some(GONE) { Err(WebrtcError::EndedBySender) } else { Ok(()) }
     }
 
     /// Tells the sender that this viewer leaves.

@@ -2,6 +2,7 @@
 //! One viewer of a sender: the session, and the frames that wait for their turn on the network.
 
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,6 +16,7 @@ use crate::packetizer::{LARGEST_PAYLOAD, PacketizedFrame};
 use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
 use crate::sent_frame::{Departures, SentFrame};
+use crate::viewer_figures::ViewerFigures;
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
 /// keyframe.
@@ -55,14 +57,41 @@ enum ViewerProgress {
     Gone,
 }
 
+/// Events of one call of [`ViewerSession::drive`].
+#[derive(Default)]
+struct ViewerEvents {
+    connected: bool,
+    closed: bool,
+    /// Number of requests for a keyframe.
+    asks: u64,
+    /// Number of requests so far for packets that the viewer has missed.
+    missed: u64,
+}
+
+/// Sums of one viewer's session.
+#[derive(Clone, Copy, Default)]
+struct ViewerSums {
+    sent: u64,
+    dropped: u64,
+    bytes: u64,
+    missed: u64,
+    keyframe_requests: u64,
+}
+
 /// One viewer.
 pub(crate) struct ViewerSession {
     /// Last part of the viewer's resource (`Location`).
     pub(crate) id: String,
-    /// Number of the viewer, for [`SentFrame`].
-    number: u64,
     /// SHA-256 of the viewer's certificate, if the viewer has proved it before the session.
     pub(crate) proved: Option<[u8; FINGERPRINT]>,
+    /// Number that the user sees, and that [`SentFrame`] has; 0 before the sender has accepted the session.
+    pub(crate) number: u64,
+    /// Address from which the offer came.
+    address: IpAddr,
+    /// Time of the connection; that of the offer before.
+    since: Instant,
+    /// Sums since the connection, except `number`, `address` and `since`.
+    sums: ViewerSums,
     peer: WebrtcPeer,
     began: Instant,
     progress: ViewerProgress,
@@ -99,16 +128,19 @@ pub(crate) struct ViewerSession {
 impl ViewerSession {
     pub(crate) fn new(
         id: String,
-        number: u64,
         proved: Option<[u8; FINGERPRINT]>,
+        address: IpAddr,
         peer: WebrtcPeer,
         ledger: LedgerChannel,
     ) -> ViewerSession {
         let now = Instant::now();
         ViewerSession {
             id,
-            number,
             proved,
+            number: 0,
+            address,
+            since: now,
+            sums: ViewerSums::default(),
             peer,
             began: now,
             progress: ViewerProgress::Connecting,
@@ -148,6 +180,22 @@ impl ViewerSession {
         self.progress == ViewerProgress::Gone
     }
 
+    /// Returns the figures; `None` unless the viewer watches.
+    pub(crate) fn figures(&self) -> Option<ViewerFigures> {
+        let ViewerSums { sent, dropped, bytes, missed, keyframe_requests } = self.sums;
+        let ViewerSession { number, address, since, .. } = *self;
+        self.is_watching().then_some(ViewerFigures {
+            number,
+            address,
+            since,
+            sent,
+            dropped,
+            missed,
+            bytes,
+            keyframe_requests,
+        })
+    }
+
     /// Returns true if the viewer needs a keyframe, once for each request.
     pub(crate) fn take_keyframe_request(&mut self) -> bool {
         std::mem::take(&mut self.wants_keyframe)
@@ -177,6 +225,7 @@ impl ViewerSession {
         let is_full = is_slow || self.queued_bytes + frame.bytes > MOST_QUEUED && !self.queue.is_empty();
         if is_full || self.needs_key && !frame.key {
             self.frames.1 += u64::from(self.has_begun);
+            self.sums.dropped += u64::from(self.has_begun);
             self.needs_key = true;
             // Not earlier, because it would have to wait, and all other viewers get it, too.
             self.wants_keyframe |= self.queue.is_empty();
@@ -192,12 +241,14 @@ impl ViewerSession {
         self.ends = true;
     }
 
-    /// Closes the session at once.
-    pub(crate) fn close(&mut self) {
-        if matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching) {
+    /// Closes the session at once. Returns false if it is closing or closed.
+    pub(crate) fn close(&mut self) -> bool {
+        let is_open = matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching);
+        if is_open {
             self.peer.close();
             self.progress = ViewerProgress::Closing;
         }
+        is_open
     }
 
     /// Passes on a datagram. Returns false if it belongs to another viewer.
@@ -227,7 +278,7 @@ impl ViewerSession {
         if self.is_watching() && now >= self.next_burst {
             self.write_burst(now);
         }
-        let mut events = (false, false, false);
+        let mut events = ViewerEvents { missed: self.sums.missed, ..ViewerEvents::default() };
         let mut driven = self.drive_peer(now, arrived_ns, socket, &mut events);
         if driven.is_ok() && self.peer.write_messages(&mut self.ledger) {
             driven = self.drive_peer(now, arrived_ns, socket, &mut events);
@@ -236,23 +287,31 @@ impl ViewerSession {
             self.fail(&error);
             return;
         }
-        let (connected, closed, asks) = events;
+        let ViewerEvents { connected, closed, asks, missed } = events;
+        self.sums.missed = missed;
+        self.sums.keyframe_requests += asks;
         if connected && self.progress == ViewerProgress::Connecting {
-            log::info!("viewer {}: connected", self.id);
+            log::info!("viewer {} at {}: connected", self.number, self.address);
             self.progress = ViewerProgress::Watching;
+            self.since = now;
             (self.has_connected, self.wants_keyframe) = (true, true);
         }
-        self.wants_keyframe |= asks;
+        self.wants_keyframe |= asks > 0;
         if closed {
-            log::info!("viewer {}: left", self.id);
+            log::info!("viewer {} at {}: left", self.number, self.address);
             self.progress = ViewerProgress::Closing;
         }
         if self.is_connecting() && now.duration_since(self.began) >= HANDSHAKE {
-            log::info!("viewer {}: no handshake within {} s", self.id, HANDSHAKE.as_secs());
+            log::info!(
+                "viewer {} at {}: no handshake within {} s",
+                self.number,
+                self.address,
+                HANDSHAKE.as_secs()
+            );
             self.progress = ViewerProgress::Gone;
         }
         if now.duration_since(self.heard) >= SILENCE {
-            log::info!("viewer {}: no datagram for {} s", self.id, SILENCE.as_secs());
+            log::info!("viewer {} at {}: no datagram for {} s", self.number, self.address, SILENCE.as_secs());
             self.progress = ViewerProgress::Gone;
         }
         if self.ends && self.queue.is_empty() {
@@ -272,14 +331,15 @@ impl ViewerSession {
         now: Instant,
         arrived_ns: u64,
         socket: &MediaSocket,
-        events: &mut (bool, bool, bool),
+        events: &mut ViewerEvents,
     ) -> Result<(), WebrtcError> {
         let (departures, sent, ledger) = (&mut self.departures, &mut self.sent, &mut self.ledger);
         let (bandwidth, unsent, next_seq) = (&mut self.bandwidth, &mut self.unsent, self.next_seq as u16);
         self.peer.drive(now, socket, |event| match event {
-            PeerEvent::Connected => events.0 = true,
-            PeerEvent::Closed => events.1 = true,
-            PeerEvent::KeyframeRequest => events.2 = true,
+            PeerEvent::Connected => events.connected = true,
+            PeerEvent::Closed => events.closed = true,
+            PeerEvent::KeyframeRequest => events.asks += 1,
+            PeerEvent::Missed(packets) => events.missed = packets,
             PeerEvent::Sent(seq, ready_ns) => {
                 *unsent = next_seq.wrapping_sub(seq).wrapping_sub(1);
                 if let Some(frame) = departures.sent(seq, ready_ns) {
@@ -359,15 +419,17 @@ impl ViewerSession {
             if queued.next < payloads.len() {
                 break;
             }
+            self.sums.bytes += *bytes as u64;
             self.queue.pop_front();
             self.frames.0 += 1;
+            self.sums.sent += 1;
         }
         self.queued_bytes -= written;
         self.next_burst = now + Duration::from_secs_f64(written as f64 * 8.0 / pace);
     }
 
     fn fail(&mut self, error: &WebrtcError) {
-        log::warn!("viewer {}: {error}", self.id);
+        log::warn!("viewer {} at {}: {error}", self.number, self.address);
         self.progress = ViewerProgress::Gone;
     }
 }

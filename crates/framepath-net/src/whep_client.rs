@@ -13,18 +13,74 @@ use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 
 use crate::error::WebrtcError;
 use crate::http_io::{drive, split, text_of};
+use crate::pairing::{FINGERPRINT, PairingCode, ProvenRequest};
 use crate::wake_event::WakeEvent;
-use crate::whep_server::{MOST_SDP, SDP};
+use crate::whep_server::{METRICS, SDP};
 
 /// Interval at which a wait for the server checks whether it is canceled.
 const CHECK: Duration = Duration::from_millis(20);
+
+/// Largest answer, bytes.
+const MOST_SDP: usize = 64 << 10;
+
+/// Time limit for the figures of a sender.
+const FIGURES: Duration = Duration::from_secs(5);
+
+/// Reads the figures of the sender at `address` on this computer, in the text format of Prometheus. The wait ends early if `canceled`
+/// returns true.
+///
+/// # Errors
+/// No sender answers within five seconds, or it refuses the request, or the wait was canceled.
+pub fn read_sender_metrics(address: SocketAddr, canceled: impl Fn() -> bool) -> Result<String, WebrtcError> {
+    let deadline = Instant::now() + FIGURES;
+    let url = format!("http://{address}{METRICS}");
+    let mut client = WhepClient::connect(&url, Credential::None, deadline)?;
+    let (status, _, page) = client.request(&Method::GET, METRICS, String::new(), deadline, canceled)?;
+    match status {
+        StatusCode::OK => Ok(page),
+        _ => Err(WebrtcError::Refused {
+            status: status.as_u16(),
+            advice: "; a sender shows its figures to programs of its own computer only",
+        }),
+    }
+}
+
+/// Right to use a server.
+pub(crate) enum Credential {
+    None,
+    /// Token, which is sent.
+    Token(String),
+    /// Pairing code, which proves each request, and the SHA-256 of this viewer's certificate.
+    Pairing(Box<PairingCode>, [u8; FINGERPRINT]),
+}
+
+impl Credential {
+    /// Returns the value of the header `Authorization`.
+    fn authorization(&self, request: ProvenRequest<'_>) -> Result<Option<String>, WebrtcError> {
+        Ok(match self {
+            Credential::None => None,
+            Credential::Token(token) => Some(format!("Bearer {token}")),
+            Credential::Pairing(code, viewer) => Some(code.to_header(viewer, request)?),
+        })
+    }
+
+    /// Returns the advice after a refusal of this credential.
+    fn advice(&self) -> &'static str {
+        match self {
+            Credential::None => "; pass the sender's token by token=",
+            Credential::Token(_) => "; the token is wrong: pass the sender's token by token=",
+            Credential::Pairing(..) => {
+                "; the pairing code is not valid, or no longer: the sender shows a new one for each run"
+            }
+        }
+    }
+}
 
 /// Endpoint of a server, and the client's right to use it.
 pub(crate) struct WhepClient {
     url: String,
     uri: Uri,
-    /// Value of the header `Authorization`.
-    authorization: Option<String>,
+    credential: Credential,
     pub(crate) server: SocketAddr,
     /// Address of this computer by which the server is reached.
     pub(crate) local: SocketAddr,
@@ -45,7 +101,7 @@ impl WhepClient {
     /// The URL is not valid, its host has no address, or no address answers before `deadline`.
     pub(crate) fn connect(
         url: &str,
-        authorization: Option<String>,
+        credential: Credential,
         deadline: Instant,
     ) -> Result<WhepClient, WebrtcError> {
         let wrong = |wrong| WebrtcError::Url { url: url.to_owned(), wrong };
@@ -67,7 +123,7 @@ impl WhepClient {
                 Ok(stream) => {
                     let local = stream.local_addr().map_err(WebrtcError::io("getsockname"))?;
                     let url = url.to_owned();
-                    return Ok(WhepClient { url, uri, authorization, server, local, stream: Some(stream) });
+                    return Ok(WhepClient { url, uri, credential, server, local, stream: Some(stream) });
                 }
                 Err(error) => last = WebrtcError::io(format!("connect to {server}"))(error),
             }
@@ -89,7 +145,7 @@ impl WhepClient {
         let (status, headers, answer) = self.request(&Method::POST, &path, offer, deadline, canceled)?;
         if status != StatusCode::CREATED {
             let advice = match status.as_u16() {
-                401 | 403 => "; pass the sender's token by token=",
+                401 | 403 => self.credential.advice(),
                 404 | 405 => "; is the path right? For framepath it is /whep",
                 400 => "; the sender and this program have no codec in common, or disagree on the session",
                 _ => "",
@@ -104,12 +160,12 @@ impl WhepClient {
         Ok(WhepAnswer { answer, resource })
     }
 
-    /// Ends the session with this resource. A server that does not answer ends it by itself.
-    pub(crate) fn delete(&mut self, resource: &str, deadline: Instant) {
+    /// Ends the session with this resource, and returns the status of the answer. A server that does not answer ends the session by
+    /// itself.
+    pub(crate) fn delete(&mut self, resource: &str, deadline: Instant) -> Option<u16> {
         let deleted = self.request(&Method::DELETE, resource, String::new(), deadline, || false);
-        if let Err(error) = deleted {
-            log::debug!("{}: DELETE: {error}", self.url);
-        }
+        let status = deleted.map(|(status, ..)| status.as_u16());
+        status.inspect_err(|error| log::debug!("{}: DELETE: {error}", self.url)).ok()
     }
 
     /// Sends a request, and returns the status, the headers and the body of the answer.
@@ -136,7 +192,8 @@ impl WhepClient {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, SDP);
         }
-        if let Some(authorization) = &self.authorization {
+        let proven = ProvenRequest { method: method.as_str(), path, body: &body };
+        if let Some(authorization) = self.credential.authorization(proven)? {
             request = request.header(AUTHORIZATION, authorization);
         }
         let request =

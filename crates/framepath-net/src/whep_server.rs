@@ -17,27 +17,30 @@ use hyper::header::{
 };
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Request, Response, StatusCode};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
 use crate::http_io::{drive, split, text_of};
 use crate::lock::lock;
-use crate::pairing::{FINGERPRINT, PairingClaim};
-use crate::sender::{Commands, OfferRefused, SenderCommand, SenderShared};
+use crate::pairing::{FINGERPRINT, PairingClaim, ProvenRequest};
+use crate::sender_metrics;
+use crate::sender_shared::{Commands, OfferRefused, REPLY, SenderCommand, SenderShared};
 use crate::wake_event::wait;
 use crate::wrong_tokens::DELAY;
 
 /// Path of the endpoint.
 pub(crate) const ENDPOINT: &str = "/whep";
+/// Path of the figures.
+pub(crate) const METRICS: &str = "/metrics";
+/// Status of a session that the user of the sender has ended.
+pub(crate) const GONE: u16 = 410;
 /// Media type of offers and answers.
 pub(crate) const SDP: &str = "application/sdp";
-/// Largest offer or answer, bytes.
-pub(crate) const MOST_SDP: usize = 64 << 10;
+/// Largest offer, bytes. Those of browsers have a few KiB, and str0m takes long for large ones.
+const MOST_OFFER: usize = 16 << 10;
 /// Time limit for a connection, from its start to its end.
 const CONNECTION: Duration = Duration::from_secs(10);
-/// Time limit for the sessions' answer to a request.
-const REPLY: Duration = Duration::from_secs(5);
 /// Maximum number of connections at once.
 const MOST_CONNECTIONS: usize = 16;
 /// Pause after a failed accept(2), such as without free descriptors, and between two looks at a delayed answer's time.
@@ -199,6 +202,14 @@ async fn answer(
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     let path = request.uri().path();
+    // For programs of this computer, as the service's figures.
+    if path == METRICS && (remote == local || remote.is_loopback()) && request.method() == Method::GET {
+        let (counts, viewers) = (commands.shared.counts(), lock(&commands.shared.figures).clone());
+        let mut page = Response::new(sender_metrics::text(counts, &viewers, Instant::now()));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        page.headers_mut().insert(CONTENT_TYPE, kind);
+        return Ok(page);
+    }
     let resource = path.strip_prefix(ENDPOINT).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
     if path != ENDPOINT && resource.is_none() {
         return Err(RequestRefused::new(StatusCode::NOT_FOUND, "not found; the endpoint is /whep"));
@@ -208,20 +219,28 @@ async fn answer(
         let refused = RequestRefused::new(StatusCode::METHOD_NOT_ALLOWED, format!("allowed: {allowed}"));
         return Err(RequestRefused { header: Some((ALLOW, allowed)), ..refused });
     }
-    let viewer = authorize(request.headers(), remote, &commands.shared)?;
+    let (head, body) = request.into_parts();
+    let body = text_of(body, MOST_OFFER).await;
+    let body = body.map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let body = body.ok_or_else(|| {
+        RequestRefused::new(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 16 KiB of UTF-8")
+    })?;
+    let proven = ProvenRequest { method: allowed, path: head.uri.path(), body: &body };
+    let claim = authorize(&head.headers, proven, remote, &commands.shared)?;
     match resource {
-        Some(id) => delete(id, commands),
-        None => open(request, viewer, local, commands).await,
+        Some(id) => delete(id, claim.map(|claim| claim.viewer), commands),
+        None => open(&head.headers, &body, claim, [local, remote], commands),
     }
 }
 
-/// Checks a request's token, or its proof of knowing the token. Returns the SHA-256 of the viewer's certificate if it is proved.
+/// Checks a request's token, or its proof of knowing the token. Returns the claim if it is proved for this request.
 /// Waits before it refuses a wrong one.
 fn authorize(
     headers: &HeaderMap,
+    request: ProvenRequest<'_>,
     remote: IpAddr,
     shared: &SenderShared,
-) -> Result<Option<[u8; FINGERPRINT]>, RequestRefused> {
+) -> Result<Option<PairingClaim>, RequestRefused> {
     if shared.wrong_tokens.refuses(remote) {
         return Err(RequestRefused::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -234,8 +253,8 @@ fn authorize(
     };
     let given = headers.get(AUTHORIZATION).ok_or_else(refused)?.as_bytes();
     if let (Some(pairing), Some(claim)) = (&shared.pairing, PairingClaim::from_header(given)) {
-        if pairing.proves(&claim).unwrap_or(false) {
-            return Ok(Some(claim.viewer));
+        if pairing.proves(&claim, request).unwrap_or(false) {
+            return Ok(Some(claim));
         }
     }
     // In constant time, so that the time tells nothing about the token.
@@ -252,45 +271,49 @@ fn authorize(
 }
 
 /// Opens the session of a viewer.
-async fn open(
-    request: Request<Incoming>,
-    viewer: Option<[u8; FINGERPRINT]>,
-    local: IpAddr,
+fn open(
+    headers: &HeaderMap,
+    offer: &str,
+    claim: Option<PairingClaim>,
+    addresses: [IpAddr; 2],
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     let refuse = |status, text: &str| RequestRefused::new(status, text);
-    let media_type =
-        request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if !media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(SDP)) {
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
     }
-    let offer = text_of(request.into_body(), MOST_SDP).await;
-    let offer = offer.map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
-    let offer =
-        offer.ok_or_else(|| refuse(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 64 KiB of UTF-8"))?;
-    let (reply, replies) = sync_channel(1);
-    if !commands.send(SenderCommand::Offer { offer, viewer, local, reply }) {
-        return Err(RequestRefused::unavailable());
+    // A proof that was overheard and sent again opens no second session. A viewer that tries again has a new offer.
+    if claim.as_ref().is_some_and(|claim| !commands.shared.use_proof(claim.proof)) {
+        return Err(refuse(StatusCode::CONFLICT, "this offer has a session, or had one"));
     }
-    let accepted = replies.recv_timeout(REPLY).map_err(RequestRefused::no_reply)?;
-    let accepted = accepted.map_err(|refused| match refused {
+    let accepted = commands.accept(offer, claim.map(|claim| claim.viewer), addresses);
+    let (id, answer) = accepted.map_err(|refused| match refused {
         OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
         OfferRefused::Unavailable => RequestRefused::unavailable(),
+        OfferRefused::Busy => refuse(StatusCode::SERVICE_UNAVAILABLE, "the sender is busy"),
         OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
     })?;
-    let mut created = Response::new(accepted.answer);
+    let mut created = Response::new(answer);
     *created.status_mut() = StatusCode::CREATED;
     created.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP));
-    if let Ok(location) = HeaderValue::from_str(&format!("{ENDPOINT}/{}", accepted.id)) {
+    if let Ok(location) = HeaderValue::from_str(&format!("{ENDPOINT}/{id}")) {
         created.headers_mut().insert(LOCATION, location);
     }
     Ok(created)
 }
 
-/// Ends the session of a viewer.
-fn delete(id: String, commands: &Commands) -> Result<Response<String>, RequestRefused> {
+/// Ends the session of a viewer: of the one with the certificate `viewer`, if the request proves one.
+fn delete(
+    id: String,
+    viewer: Option<[u8; FINGERPRINT]>,
+    commands: &Commands,
+) -> Result<Response<String>, RequestRefused> {
+    if commands.shared.has_ended(&id) {
+        return Err(RequestRefused::new(StatusCode::GONE, "the sender has ended this session"));
+    }
     let (reply, replies) = sync_channel(1);
-    if !commands.send(SenderCommand::Delete { id, reply }) {
+    if !commands.send(SenderCommand::Delete { id, viewer, reply }) {
         return Err(RequestRefused::unavailable());
     }
     match replies.recv_timeout(REPLY) {

@@ -63,8 +63,58 @@ fn who_has_another_code_gets_no_session() {
     for wrong in wrong {
         let refused = open(&wrong.to_string(), None).err();
         assert!(matches!(refused, Some(WebrtcError::Refused { status: 401, .. })), "{refused:?}");
+        let text = refused.unwrap().to_string();
+        assert!(
+            text.contains("the pairing code is not valid, or no longer") && !text.contains("token="),
+            "{text}"
+        );
     }
     assert_eq!((sender.counts().viewers, other.counts().viewers), (0, 0));
+}
+
+#[test]
+fn the_user_of_a_sender_sees_and_ends_viewers() {
+    let (sender, code) = sender();
+    let control = sender.control();
+    assert!(control.viewers().is_empty() && !control.end(1));
+    let [first, second] = [(); 2].map(|()| open(&code.to_string(), None).unwrap());
+    until_watching(&sender, 2);
+    let viewers = control.viewers();
+    let shown: Vec<_> = viewers.iter().map(|viewer| (viewer.number, viewer.address, viewer.sent)).collect();
+    let loopback = Ipv4Addr::LOCALHOST.into();
+    assert_eq!(shown, [(1, loopback, 0), (2, loopback, 0)]);
+    let ended = |viewer: &WhepReceiver| {
+        let until = Instant::now() + Duration::from_secs(20);
+        while !viewer.has_news() {
+            assert!(Instant::now() < until);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        viewer.recv().unwrap_err()
+    };
+    assert!(control.end(1));
+    assert!(matches!(ended(&first), WebrtcError::EndedBySender));
+    until_watching(&sender, 1);
+    assert_eq!(control.viewers()[0].number, 2);
+    // The code admits viewers again.
+    let third = open(&code.to_string(), None).unwrap();
+    until_watching(&sender, 2);
+    assert_eq!(control.end_all(), 2);
+    assert!([&second, &third].iter().all(|viewer| matches!(ended(viewer), WebrtcError::EndedBySender)));
+    until_watching(&sender, 0);
+}
+
+#[test]
+fn the_end_of_the_stream_is_no_error() {
+    let (mut sender, code) = sender();
+    let viewer = open(&code.to_string(), None).unwrap();
+    until_watching(&sender, 1);
+    sender.end(|| true);
+    let until = Instant::now() + Duration::from_secs(20);
+    while !viewer.has_news() {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(matches!(viewer.recv(), Ok(framepath_net::ReceivedItem::End)));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;
+pub mod line_input;
 #[cfg(not(any(loom, miri)))]
 pub mod screen_pool;
 #[cfg(feature = "sdl")]

@@ -147,6 +147,8 @@ pub use framepath_codec::{Codec, CodecError, Packet, TrackInfo, silence_ffmpeg};
 pub use framepath_model::path::{Path, PathError};
 pub use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
 pub use framepath_model::{colors, format, ledger, shown};
+#[cfg(feature = "net")]
+pub use framepath_net::read_sender_metrics;
 pub use framepath_os::measure::meter::Level;
 pub use framepath_os::memory::pool::{Frame, FrameMut, Plane, Pool, PoolError};
 pub use framepath_os::process::signal::install as install_signal_handlers;

@@ -17,8 +17,17 @@ new for each run. Everything is encrypted (DTLS, SRTP). Who knows the code can w
 to nobody else. Each viewer that comes or goes is a line on standard error. Ctrl-C ends it
 for all viewers.
 
+Type a line, on the terminal or into standard input (a pipe or FIFO):
+  viewers      lists the viewers: number, address, time, frames sent and dropped, bit rate
+  end NUMBER   ends the session of one; its `view` ends with this reason and exit code 1
+  end all      ends those of all
+A viewer that was ended can come again as long as it knows the code; for a new code, start anew.
+
+On this computer only, `framepath top --sender ADDRESS:PORT` shows the same figures live, and
+http://ADDRESS:PORT/metrics serves them to Prometheus.
+
 The same as a path:
-  framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M ! send qr=yes'
+  framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M ! send qr=yes control=yes'
 
 LAN and routed networks only: no STUN, no TURN.";
 
@@ -50,11 +59,14 @@ impl ShareArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let quote = framepath::path::quote;
         let ShareArgs { path, listen, bitrate, min_bitrate, quiet } = self;
+        // A source may read standard input itself.
+        let control = if path.split_whitespace().any(|word| word == "-") { "no" } else { "yes" };
         let [listen, bitrate] = [&listen, &bitrate].map(|word| quote(word));
         let min_bitrate =
             min_bitrate.map_or_else(String::new, |bits| format!(" min_bitrate={}", quote(&bits)));
         let path = format!(
-            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} ! send listen={listen} qr=yes"
+            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} ! send listen={listen} qr=yes \
+             control={control}"
         );
         RunArgs::of_path(path, quiet).run()
     }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath top`: shows the streams of a running service, or the frames of a running program, as a table.
 
+#[cfg(feature = "net")]
+mod senders;
+
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -22,6 +25,7 @@ Examples:
   framepath top --socket /tmp/fp.sock
   framepath top --once > streams.txt
   framepath top -p $(pidof mpv)
+  framepath top --sender 127.0.0.1:8443
 
 Keys: q ends the program. The latency is a frame's time in its worker, from the
 received packet to the finished frame. The causes are shown only if the client
@@ -30,6 +34,9 @@ records a ledger, as `framepath run` does.
 With -p, shows the last seconds of a program that uses FFmpeg's shared libraries, GStreamer or a
 V4L2 device, as `framepath trace -p` does: where the time of its frames went, by stage and cause,
 and its threads.
+
+With --sender, shows the viewers of a `framepath share` or `send` of this computer: address, time, frames per
+second, frames sent and dropped, bit rate, and requests for lost packets and keyframes.
 
 Exit code: 0; 1 if there is no service or process, or the service ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
@@ -60,6 +67,11 @@ pub(crate) struct TopArgs {
           value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
     pid: Option<u32>,
 
+    /// Address and port of a running `framepath share` or `send` of this computer, whose viewers are shown, instead of a service
+    #[cfg(feature = "net")]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "service_uid", "pid"])]
+    sender: Option<std::net::SocketAddr>,
+
     /// Seconds that the table of a process (-p) covers, 1 to 60
     #[arg(long, value_name = "SECONDS", default_value_t = 5, requires = "pid",
           value_parser = clap::value_parser!(u64).range(1..=60))]
@@ -83,6 +95,11 @@ impl TopArgs {
         if let Some(pid) = self.pid {
             let recording = LiveRecording::of_process(pid, None, Duration::from_secs(self.over))?;
             return self.program(recording);
+        }
+        #[cfg(feature = "net")]
+        if let Some(address) = self.sender {
+            let once = self.once || !Terminal::is_there();
+            return senders::run(address, (!once).then(|| Duration::from_secs(self.every)));
         }
         let viewer = Viewer::connect_to(&self.socket.unwrap_or_else(default_socket), self.service_uid)?;
         let first = viewer.snapshot()?;

@@ -157,7 +157,7 @@ fn a_repetition_of_a_file_that_begins_inside_a_group_of_pictures_gives_the_same_
                 hashes(&run(&["run", "--quiet", &path]).ended(0).frames())
             };
             let once = frames("");
-            assert!(once.len() >= FRAMES / 2, "{name} {host}");
+            assert!(once.len() >= 4, "{name} {host}: {once:?}");
             assert_eq!(frames("loop=3"), [&once[..]; 3].concat(), "{name} {host}");
         }
     }

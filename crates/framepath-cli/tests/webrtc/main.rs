@@ -20,6 +20,7 @@ framepath_testkit::tests!(
     viewers::a_killed_viewer_does_not_disturb_another,
     viewers::a_sender_that_disappears_is_an_error,
     viewers::an_interrupted_sender_ends_its_viewers,
+    viewers::the_user_sees_and_ends_viewers,
     viewers::an_interrupted_viewer_ends,
     viewers::a_slow_display_shows_the_newest_frames,
     viewers::a_slow_path_with_a_backlog_drops_up_to_a_keyframe,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Running `send`, and its viewers.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
@@ -27,6 +27,12 @@ pub struct Sending {
 pub fn start(clip: &Path, file: &str, send: &str) -> Sending {
     let path = format!("file {} {file} ! send listen=127.0.0.1:0 {send}", clip.display());
     started(&mut framepath(&["run", "-v", "--quiet", &path]))
+}
+
+/// Starts as [`start`] does, with control by [`Sending::enter`].
+pub fn start_controlled(clip: &Path, file: &str, send: &str) -> Sending {
+    let path = format!("file {} {file} ! send listen=127.0.0.1:0 control=yes {send}", clip.display());
+    started(framepath(&["run", "-v", "--quiet", &path]).stdin(Stdio::piped()))
 }
 
 /// Starts a command that sends, and waits until it accepts viewers.
@@ -89,6 +95,16 @@ impl Sending {
     pub fn until_begun(&self) {
         let is_begin = |line: &String| line.contains(": pipeline of ");
         until("the stream begins", || self.lines.lock().unwrap().iter().any(is_begin));
+    }
+
+    /// Writes a line into the standard input.
+    pub fn enter(&mut self, line: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// Waits until a line of standard error contains `part`.
+    pub fn until_printed(&self, part: &str) {
+        until(part, || self.lines.lock().unwrap().iter().any(|line| line.contains(part)));
     }
 
     pub fn signal(&self, signal: Signal) {

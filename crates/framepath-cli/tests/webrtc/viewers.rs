@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Viewers that watch, join late, leave, and are left.
 
-use framepath_testkit::{framepath, wait};
+use framepath_testkit::{framepath, run, until, wait};
 use rustix::process::Signal;
 
 use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, vp8};
-use crate::sender::{signal, start};
+use crate::refusals::request;
+use crate::sender::{signal, start, start_controlled};
 
 pub fn all_frames_of_a_clip_arrive() {
     let folder = tempfile::tempdir().unwrap();
@@ -95,6 +96,45 @@ pub fn an_interrupted_sender_ends_its_viewers() {
     let got = hashes(&output.frames());
     assert_eq!(output.code, Some(i32::from(got.is_empty())), "{output:?}");
     assert_eq!(got, all[..got.len()]);
+}
+
+pub fn the_user_sees_and_ends_viewers() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let mut sending = start_controlled(&clip, "rate=50 loop=1000", "wait=1");
+    sending.enter("viewers");
+    sending.until_printed("send: no viewers");
+    let first = sending.watch("");
+    sending.until_begun();
+    let second = sending.watch("");
+    until("both watch", || {
+        let page = request(&sending, "GET /metrics HTTP/1.1", "");
+        page.contains("\nframepath_send_viewers 2\n")
+            && page.contains("framepath_send_viewer_frames_total{viewer=\"2\",address=\"127.0.0.1\"} ")
+    });
+    sending.enter("viewers");
+    sending.until_printed("send: viewer 2: 127.0.0.1, for ");
+    let address = format!("127.0.0.1:{}", sending.port);
+    let table = run(&["top", "--once", "--sender", &address]).ended(0).stdout;
+    assert!(table.starts_with("2 viewers, 2 connected so far, "), "{table}");
+    assert!(table.lines().last().unwrap().trim_start().starts_with("2 127.0.0.1 "), "{table}");
+    for (line, answer) in [
+        ("end 7", "there is no viewer 7"),
+        ("end", "`viewers` lists the viewers, `end NUMBER`"),
+        ("end x", "x: expected a viewer's number or `all`"),
+    ] {
+        sending.enter(line);
+        sending.until_printed(answer);
+    }
+    const REASON: &str = "the sender has ended this viewer's session";
+    sending.enter("end 1");
+    wait(first, "the first viewer").ended(1).prints(REASON);
+    let page = request(&sending, "GET /metrics HTTP/1.1", "");
+    assert!(page.contains("\nframepath_send_viewers 1\n"), "{page}");
+    sending.enter("end all");
+    wait(second, "the second viewer").ended(1).prints(REASON);
+    sending.signal(Signal::INT);
+    sending.end().ended(130);
 }
 
 pub fn an_interrupted_viewer_ends() {

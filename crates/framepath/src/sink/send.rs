@@ -2,6 +2,8 @@
 //! `send`: sends packets to viewers over WebRTC.
 
 #[cfg(feature = "net")]
+mod control_lines;
+#[cfg(feature = "net")]
 mod qr_code;
 #[cfg(feature = "net")]
 pub(crate) mod remote_viewer;
@@ -49,6 +51,12 @@ static DEFINITION: Definition = Definition::sink(
         ValueKind::Flag,
         DefaultValue::Is("0"),
         "print the pairing code for `framepath view` as a QR code, too; not with token=",
+    ),
+    Arg::option(
+        "control",
+        ValueKind::Flag,
+        DefaultValue::Is("0"),
+        "read lines from standard input: `viewers` lists the viewers, `end NUMBER` and `end all` end their sessions",
     ),
 ])
 .known_as(&["webrtcsink", "whipclientsink", "whepserversink", "webrtcbin"]);

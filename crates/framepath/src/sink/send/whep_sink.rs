@@ -17,6 +17,7 @@ use framepath_os::process::signal;
 use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
+use super::control_lines::ControlLines;
 use super::qr_code;
 use super::remote_viewer::RemoteViewer;
 use super::rtp_clock::RtpClock;
@@ -35,6 +36,8 @@ const SLEEP_NS: u64 = 100_000_000;
 /// Sink that sends packets to the viewers of a WHEP server.
 pub(super) struct WhepSink {
     sender: WhepSender,
+    /// Reader of standard input; `None` without `control=`.
+    _control: Option<ControlLines>,
     /// Number of viewers to wait for.
     wait: usize,
     coding: Coding,
@@ -93,8 +96,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
             "framepath: send: or, with both ends' certificates checked: framepath view {code}\n{picture}"
         );
     }
+    let control = hop.flag("control").then(|| ControlLines::start(sender.control()));
     Ok(WhepSink {
         sender,
+        _control: control.transpose().map_err(StageError::io("send"))?,
         wait: hop.count("wait") as usize,
         coding,
         numbers: hop.flag("numbers"),

@@ -173,6 +173,11 @@ impl WhepSource {
                     stop::sleep_unless(now_ns() + SLEEP_NS, awake);
                 }
                 Ok(ReceivedItem::End) => self.end_connection(counts, None)?,
+                // Its user does not want this viewer any more.
+                Err(error @ WebrtcError::EndedBySender) => {
+                    self.connection = WhepConnection::Ended;
+                    return Err(net_error(error));
+                }
                 Err(error) => self.end_connection(counts, Some(net_error(error)))?,
             }
         }

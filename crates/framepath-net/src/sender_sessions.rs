@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Thread of a sender that has the sessions and the UDP socket.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver as CommandReceiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use framepath_os::time::now_ns;
+use rustix::event::PollFlags;
+
+use crate::congestion::{CongestionControl, SenderRequest};
+use crate::lock::lock;
+use crate::media_socket::{MediaSocket, ReceiveBuffer};
+use crate::sender_shared::{OfferRefused, SenderCommand, SenderShared, SessionsToEnd};
+use crate::viewer::ViewerSession;
+use crate::wake_event::wait;
+
+/// Maximum number of viewers at once.
+pub(crate) const MOST_VIEWERS: usize = 64;
+/// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
+/// keyframes.
+const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
+const END: Duration = Duration::from_secs(5);
+/// Longest time for the goodbyes of a sender that is dropped before the end of its stream.
+const CLOSING: Duration = Duration::from_millis(200);
+/// Maximum number of datagrams that are received before frames are sent again, so that a flood does not stop the
+/// stream.
+const MOST_RECEIVED: usize = 256;
+
+/// Thread that has the sessions and the UDP socket.
+pub(crate) struct SenderSessions {
+    shared: Arc<SenderShared>,
+    socket: MediaSocket,
+    received: ReceiveBuffer,
+    viewers: Vec<ViewerSession>,
+    next_number: u64,
+    /// True if a viewer needs a keyframe that was not requested yet.
+    wants_keyframe: bool,
+    next_keyframe_request: Instant,
+    /// Bandwidth for the encoder; `None` for a stream that does not follow the network.
+    congestion: Option<CongestionControl>,
+    /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
+    ends: Option<Instant>,
+}
+
+impl SenderSessions {
+    pub(crate) fn new(
+        shared: Arc<SenderShared>,
+        socket: MediaSocket,
+        congestion: Option<CongestionControl>,
+    ) -> SenderSessions {
+        SenderSessions {
+            shared,
+            socket,
+            received: ReceiveBuffer::new(),
+            viewers: Vec::new(),
+            next_number: 1,
+            wants_keyframe: false,
+            next_keyframe_request: Instant::now(),
+            congestion,
+            ends: None,
+        }
+    }
+
+    pub(crate) fn run(mut self, commands: &CommandReceiver<SenderCommand>) {
+        loop {
+            self.shared.wake.reset();
+            let now = Instant::now();
+            let is_closed = self.take_commands(commands, now);
+            self.end_chosen();
+            self.take_datagrams();
+            for frame in self.shared.ledger.take_outgoing() {
+                self.viewers.iter_mut().for_each(|viewer| viewer.ledger.push_packetized(frame.clone()));
+            }
+            if is_closed {
+                for viewer in &mut self.viewers {
+                    viewer.close();
+                }
+                self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
+            }
+            let now = Instant::now();
+            for viewer in &mut self.viewers {
+                viewer.drive(now, now_ns(), &self.socket);
+                self.wants_keyframe |= viewer.take_keyframe_request();
+            }
+            self.request_keyframe(now);
+            self.report_congestion();
+            self.count();
+            if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
+                return;
+            }
+            let request = self.wants_keyframe.then_some(self.next_keyframe_request).filter(|at| *at > now);
+            let deadline =
+                self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).chain(request).min();
+            if let Err(error) = wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline) {
+                log::error!("send: {error}");
+                return;
+            }
+        }
+    }
+
+    /// Asks for a keyframe if a viewer needs one, the last request is long enough ago, and the caller takes requests.
+    fn request_keyframe(&mut self, now: Instant) {
+        if !self.wants_keyframe || now < self.next_keyframe_request {
+            return;
+        }
+        if let Some(request) = &*lock(&self.shared.on_request) {
+            request(SenderRequest::Keyframe);
+            self.shared.keyframe_requests.fetch_add(1, Ordering::Relaxed);
+            (self.wants_keyframe, self.next_keyframe_request) = (false, now + KEYFRAME_INTERVAL);
+        }
+    }
+
+    /// Tells the encoder what the networks of the viewers carry.
+    fn report_congestion(&mut self) {
+        let request = lock(&self.shared.on_request);
+        if let (Some(congestion), Some(request)) = (&mut self.congestion, &*request) {
+            let networks = self.viewers.iter().filter_map(ViewerSession::network);
+            congestion.update(networks).for_each(request);
+        }
+    }
+
+    /// Takes all commands that wait. Returns true if no more can come.
+    fn take_commands(&mut self, commands: &CommandReceiver<SenderCommand>, now: Instant) -> bool {
+        loop {
+            match commands.try_recv() {
+                Ok(SenderCommand::Frame(frame, number)) => {
+                    self.congestion.iter_mut().for_each(|congestion| congestion.measure_interval(frame.time));
+                    self.viewers.iter_mut().for_each(|viewer| viewer.push(&frame, number));
+                }
+                Ok(SenderCommand::Accept { session, reply }) => {
+                    let accepted = self.accept(*session);
+                    // The connection may have ended.
+                    let _ = reply.send(accepted);
+                }
+                Ok(SenderCommand::Delete { id, viewer, reply }) => {
+                    let is_named = |session: &&mut ViewerSession| {
+                        session.id == id && (viewer.is_none() || session.proved == viewer)
+                    };
+                    let viewer = self.viewers.iter_mut().find(is_named);
+                    let _ = reply.send(viewer.map(ViewerSession::close).is_some());
+                }
+                Ok(SenderCommand::End) => {
+                    self.ends = Some(now + END);
+                    self.viewers.iter_mut().for_each(ViewerSession::end);
+                }
+                Err(TryRecvError::Empty) => return false,
+                Err(TryRecvError::Disconnected) => return true,
+            }
+        }
+    }
+
+    /// Ends the sessions that the user has chosen.
+    fn end_chosen(&mut self) {
+        let SessionsToEnd { numbers, all } = std::mem::take(&mut *lock(&self.shared.to_end));
+        for viewer in &mut self.viewers {
+            if (all || numbers.contains(&viewer.number)) && viewer.close() {
+                log::info!("viewer {}: ended by the user", viewer.number);
+                lock(&self.shared.ended).insert(viewer.id.clone());
+            }
+        }
+    }
+
+    fn accept(&mut self, mut session: ViewerSession) -> Result<(), OfferRefused> {
+        if self.ends.is_some() {
+            return Err(OfferRefused::Unavailable);
+        }
+        if self.viewers.len() >= MOST_VIEWERS {
+            return Err(OfferRefused::Full);
+        }
+        session.number = self.next_number;
+        self.next_number += 1;
+        self.viewers.push(session);
+        Ok(())
+    }
+
+    fn take_datagrams(&mut self) {
+        // Those that were received with one system call are taken together, because the socket does not announce them again.
+        let mut number = 0;
+        while number < MOST_RECEIVED || !self.received.is_empty() {
+            number += 1;
+            match self.socket.recv(&mut self.received) {
+                Ok(Some(arrival)) => {
+                    let now = Instant::now();
+                    // A datagram of no viewer gets no answer.
+                    let viewer = self.viewers.iter_mut().find_map(|viewer| {
+                        let is_receiver = viewer.recv(&arrival, now);
+                        is_receiver.then_some(viewer)
+                    });
+                    if let Some(viewer) = viewer {
+                        viewer.drive(now, arrival.arrived_ns, &self.socket);
+                    }
+                }
+                Ok(None) => return,
+                Err(error) => {
+                    log::warn!("send: {error}");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Removes viewers that are gone, and counts the others.
+    fn count(&mut self) {
+        for viewer in &mut self.viewers {
+            let (sent, dropped) = viewer.take_frames();
+            self.shared.add_sent(viewer.take_sent());
+            self.shared.sent.fetch_add(sent, Ordering::Relaxed);
+            self.shared.dropped.fetch_add(dropped, Ordering::Relaxed);
+            self.shared.viewers.fetch_add(u64::from(viewer.take_connected()), Ordering::Relaxed);
+        }
+        self.viewers.retain(|viewer| !viewer.is_gone());
+        let watching = {
+            let mut figures = lock(&self.shared.figures);
+            figures.clear();
+            figures.extend(self.viewers.iter().filter_map(ViewerSession::figures));
+            figures.len()
+        };
+        if self.shared.watching.swap(watching, Ordering::AcqRel) != watching {
+            if let Some(on_change) = &*lock(&self.shared.on_change) {
+                on_change();
+            }
+        }
+    }
+}
