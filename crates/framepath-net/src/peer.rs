@@ -666,9 +666,10 @@ mod tests {
             is_idle = true;
             for index in [0, 1, 0] {
                 let (peer, socket) = &mut ends[index];
-                let mut take = |event| match event {
-                    PeerEvent::Packet { seq, .. } => numbers.push(seq),
-                    _ => {}
+                let mut take = |event| {
+                    if let PeerEvent::Packet { seq, .. } = event {
+                        numbers.push(seq);
+                    }
                 };
                 peer.drive(now, socket, &mut take).unwrap();
                 let mut buffer = ReceiveBuffer::new();

@@ -93,3 +93,22 @@ pub fn a_viewer_gives_up_after_the_timeout() {
     assert_eq!(sending.end().code, None);
     wait(viewer, "recv").ended(1).prints("no datagram from 127.0.0.1:");
 }
+
+pub fn a_viewer_that_comes_back_gets_a_keyframe_at_once() {
+    // Only the first frame and requested ones are keyframes.
+    let path = "test size=64x48 format=yuv420p rate=25 frames=0 ! encode h264 gop=inf ! send listen=127.0.0.1:0 wait=1";
+    let sending = started(&mut framepath(&["run", "-v", "--quiet", path]));
+    let proxy = Proxy::start(sending.port, Dropped::Nothing);
+    let recv = format!("recv {} token={} timeout=60s reconnect=inf", proxy.url, sending.token);
+    let path = format!("{recv} ! decode ! framemd5 -");
+    let viewer = framepath(&["run", "--quiet", "--frames", "100", &path]).spawn().unwrap();
+    until("50 frames have passed", || proxy.frames() >= 50);
+    proxy.cut(true);
+    sleep(AWAY);
+    proxy.cut(false);
+    let output = wait(viewer, "recv").ended(3).prints("lost 1 connection: reconnected");
+    assert_eq!(output.frames().len(), 100);
+    sending.signal(Signal::INT);
+    sending.end().ended(130);
+    proxy.end();
+}
