@@ -384,16 +384,13 @@ mod tests {
     }
 
     #[test]
-    fn each_encoder_opens_with_each_preset() {
+    fn libvpx_opens_with_each_preset() {
         let (layout, info) = picture();
-        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
-            let names = encoders(codec, EncoderApi::Software);
-            for name in names.into_iter().filter(|name| find(&[*name]).is_some()) {
-                for preset in EncoderPreset::ALL {
-                    let options = EncoderOptions { preset, ..options(codec, EncoderApi::Software) };
-                    let opened = Encoder::open_first(&[name], &layout, &info, &options);
-                    assert!(opened.is_ok(), "{:?} {}: {:?}", name.name, preset.name(), opened.err());
-                }
+        for codec in [Codec::Vp8, Codec::Vp9] {
+            for preset in EncoderPreset::ALL {
+                let options = EncoderOptions { preset, ..options(codec, EncoderApi::Software) };
+                let opened = Encoder::open_first(&encoders(codec, options.api), &layout, &info, &options);
+                assert!(opened.is_ok(), "{codec} {}: {:?}", preset.name(), opened.err());
             }
         }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Lab of framepath: experiments that measure framepath and other people's programs, reports about them, and a
-//! check of the machine. The lab starts programs, and uses the loopback network, V4L2 devices, displays, /proc,
-//! temporary files and the terminal's progress bar.
+//! check of the machine. The lab starts programs, and uses the loopback network, network namespaces of its own, V4L2 devices,
+//! displays, /proc, temporary files and the terminal's progress bar.
 //!
 //! An *experiment* runs *contenders* (paths, and programs of other people) over the same cases and compares
 //! them. The machine is noisy, so contenders run interleaved in pairs, figures are medians, and a

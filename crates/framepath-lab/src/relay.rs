@@ -40,7 +40,9 @@ pub struct Impairment {
 /// # Errors
 /// [`LabError::Io`]: the devices cannot be made.
 pub fn start(impairment: &Impairment) -> Result<(), LabError> {
-    let open = |name| open_tun(name).map_err(LabError::io(format!("making the network device {name}")));
+    let open = |name| {
+        open_tun(name).map_err(LabError::io(format!("making the network device {name} by /dev/net/tun")))
+    };
     let [near, far] = [open(DEVICES[0])?, open(DEVICES[1])?];
     let clone =
         |file: &File| file.try_clone().map_err(LabError::io("duplicating the handle of a network device"));

@@ -8,6 +8,7 @@ use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{CausesUs, LatencyUs, Machine, Ratio, Skipped, Summary, SummaryRow};
 
 const BUDGETS: &str = include_str!("../../../budgets.toml");
+const STREAM_BUDGETS: &str = include_str!("../../../budgets-stream.toml");
 
 fn row(case: &str, contender: &str) -> SummaryRow {
     SummaryRow {
@@ -57,6 +58,16 @@ fn verdict(budget: &str, summaries: &[Summary]) -> (BudgetOutcome, String) {
     let lines = evaluate(&parse(budget).unwrap(), summaries);
     assert_eq!(lines.len(), 1);
     (lines[0].outcome, lines[0].details.clone())
+}
+
+#[test]
+fn the_budgets_of_the_stream_have_no_optional_figure() {
+    let budgets = parse(STREAM_BUDGETS).unwrap();
+    assert_eq!(budgets.len(), STREAM_BUDGETS.matches("[[budget]]").count());
+    assert!(budgets.iter().all(|budget| !budget.optional));
+    // Without the figures, each of them fails.
+    let lines = evaluate(&budgets, &[summary("stream"), summary("loopback")]);
+    assert!(lines.iter().all(|line| line.outcome == BudgetOutcome::Missing), "{lines:?}");
 }
 
 #[test]

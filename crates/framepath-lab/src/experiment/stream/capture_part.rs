@@ -60,15 +60,14 @@ pub(super) fn run(
         let program = program(name, settings, screen.x_name()?, frames, rate);
         cost(&program, screen)
     };
-    let short = capture(SHORT, RATE)?.0;
-    let (long, output) = capture(SHORT + frames, RATE)?;
-    let paced = long.since(short);
+    let paced = capture(SHORT + frames, RATE)?.since(capture(SHORT, RATE)?);
     let per_frame = |ns: u64| ns as f64 / 1e6 / frames as f64;
     let capture_ms = if name == CAPTURERS[0] {
         // framepath captures no more than the screen shows; its ledger has the time of each capture.
-        Some(own_capture_ms(&output)?)
+        let measured = own(settings, screen.x_name()?, frames, RATE, "times").run(true)?;
+        Some(own_capture_ms(&measured.stdout)?)
     } else {
-        let [short, long] = [capture(SHORT, UNPACED)?.0, capture(SHORT + frames, UNPACED)?.0];
+        let [short, long] = [capture(SHORT, UNPACED)?, capture(SHORT + frames, UNPACED)?];
         // On a busy machine the short run may take longer than the long one.
         long.wall_ns.checked_sub(short.wall_ns).map(per_frame)
     };
@@ -88,12 +87,8 @@ pub(super) fn run(
 
 /// Returns the program that captures `frames` pictures at `rate`.
 fn program(name: &str, settings: &ExperimentSettings, display: &str, frames: u64, rate: u32) -> Program {
-    let words: Vec<String> = match name {
-        "x11" => {
-            let path = format!("x11 {display} rate={rate} cursor=no frames={frames} ! null");
-            let framepath = settings.framepath.to_string_lossy().into_owned();
-            [framepath.as_str(), "run", "--quiet", "--json", "-", &path].map(str::to_owned).to_vec()
-        }
+    let words = match name {
+        "x11" => return own(settings, display, frames, rate, "off"),
         "ximagesrc" => gst(&format!(
             "ximagesrc display-name={display} use-damage=false show-pointer=false num-buffers={frames} ! \
              video/x-raw,framerate={rate}/1 ! fakesink"
@@ -111,20 +106,25 @@ fn program(name: &str, settings: &ExperimentSettings, display: &str, frames: u64
     Program::new(words.next().unwrap_or_default(), words)
 }
 
-/// Runs a program. Returns its cost and its standard output.
-fn cost(program: &Program, screen: &Display) -> Result<(CaptureCost, String), LabError> {
+/// Returns framepath's capture, with a ledger of this level, which prints its summary.
+fn own(settings: &ExperimentSettings, display: &str, frames: u64, rate: u32, ledger: &str) -> Program {
+    let path = format!("x11 {display} rate={rate} cursor=no frames={frames} ! null");
+    Program::new(&settings.framepath, ["run", "--quiet", "--ledger", ledger, "--json", "-", &path])
+}
+
+/// Runs a program.
+fn cost(program: &Program, screen: &Display) -> Result<CaptureCost, LabError> {
     let server = || -> Result<u64, LabError> {
         let server = screen.server.ok_or_else(|| LabError::Unknown("no X server".to_owned()))?;
         running::of(server).map(|used| used.cpu_ns).map_err(LabError::io("reading the X server's CPU time"))
     };
     let before = server()?;
-    let finished = program.run(true).map_err(|error| match error {
+    let finished = program.run(false).map_err(|error| match error {
         LabError::Missing(_) => missing_program(&program.program.to_string_lossy()),
         error => error,
     })?;
     let server_cpu_ns = server()?.saturating_sub(before);
-    let cost = CaptureCost { wall_ns: finished.wall_ns, cpu_ns: finished.usage.cpu_ns, server_cpu_ns };
-    Ok((cost, finished.stdout))
+    Ok(CaptureCost { wall_ns: finished.wall_ns, cpu_ns: finished.usage.cpu_ns, server_cpu_ns })
 }
 
 /// Reads the median time of a capture from the summary of framepath's run.
