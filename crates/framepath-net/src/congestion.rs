@@ -26,7 +26,7 @@ pub enum SenderRequest {
     Congested(bool),
 }
 
-/// What a viewer's network carries, and what waits for it.
+/// Estimate of a viewer's network, and of what waits for it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ViewerNetwork {
     /// Estimated bandwidth, bits per second.
@@ -82,8 +82,9 @@ impl CongestionControl {
         let change = wanted.abs_diff(self.asked) as f64 / self.asked as f64;
         let bandwidth = (wanted != self.asked && (is_limit || change >= LEAST_CHANGE)).then_some(wanted);
         self.asked = bandwidth.unwrap_or(self.asked);
-        // Not the same limit in both directions, so that single packets do not switch.
-        let most = if self.is_congested { self.interval / 2 } else { self.interval };
+        // One frame is leaving, and more than an interval's worth waits behind it. Not the same limit in both directions, so that
+        // single packets do not switch.
+        let most = if self.is_congested { self.interval } else { 2 * self.interval };
         let is_congested = followed.into_iter().any(|viewer| viewer.backlog > most);
         let congested = (is_congested != self.is_congested).then_some(is_congested);
         self.is_congested = is_congested;
@@ -104,7 +105,9 @@ mod tests {
     fn control() -> CongestionControl {
         let mut control = CongestionControl::new(2_000_000..=10_000_000);
         // 16 ms apart, over the wrap; a repeated frame, and one of an earlier time, as B frames have.
-        [u32::MAX - 99, 1340, 1340, 0].map(|time| control.measure_interval(time));
+        for time in [u32::MAX - 99, 1340, 1340, 0] {
+            control.measure_interval(time);
+        }
         control
     }
 
@@ -146,19 +149,12 @@ mod tests {
     #[test]
     fn frames_are_dropped_while_more_than_a_frame_waits_for_a_viewer_that_is_followed() {
         let mut control = control();
-        let fast = (50_000_000, FLUENT);
-        assert_eq!(requests(&mut control, &[fast, (50_000_000, FRAME)]), []);
-        assert_eq!(
-            requests(&mut control, &[fast, (50_000_000, 2 * FRAME)]),
-            [SenderRequest::Congested(true)]
-        );
-        assert_eq!(requests(&mut control, &[fast, (50_000_000, FRAME)]), []);
-        assert_eq!(
-            requests(&mut control, &[fast, (50_000_000, FRAME / 2)]),
-            [SenderRequest::Congested(false)]
-        );
+        let fast = |backlog| (50_000_000, backlog);
+        let backlogs = [2, 3, 2, 1].map(|frames| [fast(FLUENT), fast(frames * FRAME)]);
+        let asked: Vec<_> = backlogs.iter().flat_map(|viewers| requests(&mut control, viewers)).collect();
+        assert_eq!(asked, [true, false].map(SenderRequest::Congested));
         // The slow one is not followed.
-        assert_eq!(requests(&mut control, &[fast, (1_000_000, 9 * FRAME)]), []);
+        assert_eq!(requests(&mut control, &[fast(FLUENT), (1_000_000, 9 * FRAME)]), []);
         let alone = [SenderRequest::Bandwidth(2_000_000), SenderRequest::Congested(true)];
         assert_eq!(requests(&mut control, &[(1_000_000, 9 * FRAME)]), alone);
         assert_eq!(requests(&mut control, &[])[1], SenderRequest::Congested(false));

@@ -10,7 +10,9 @@ use framepath_net::{PairingCode, ReceiverOptions, SenderOptions, WebrtcError, Wh
 
 fn sender() -> (WhepSender, PairingCode) {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let sender = WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264 }).unwrap();
+    let sender =
+        WhepSender::new(SenderOptions { listen, token: None, coding: Coding::H264, bit_rates: None })
+            .unwrap();
     let code = sender.pairing().unwrap().clone();
     (sender, code)
 }
@@ -72,7 +74,8 @@ fn a_mistyped_code_is_no_url() {
 #[test]
 fn a_sender_with_a_token_of_the_caller_has_no_code() {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let options = SenderOptions { listen, token: Some("secret".to_owned()), coding: Coding::H264 };
+    let options =
+        SenderOptions { listen, token: Some("secret".to_owned()), coding: Coding::H264, bit_rates: None };
     let sender = WhepSender::new(options).unwrap();
     assert_eq!(sender.pairing(), None);
     let url = format!("http://{}/whep", sender.address());

@@ -37,7 +37,7 @@ pub(crate) enum Make {
     Tee,
 }
 
-/// What is known of the packets of an encoder before the first of them.
+/// Properties of an encoder's packets that are known before the first of them.
 pub(crate) struct EncodedStream {
     pub(crate) codec: Codec,
     /// Lowest and highest bit rate, bits per second; `None` for constant quality.

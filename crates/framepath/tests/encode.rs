@@ -5,9 +5,10 @@ use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use framepath::ledger::flag;
 use framepath::{
-    Frame, HopFailure, Item, Level, Options, Out, Pipeline, Report, Request, RunError, SeekTo, Stage,
-    StageError, StreamInfo,
+    Frame, HopFailure, Item, Level, Options, Out, Pipeline, Report, Request, Requests, RunError, SeekTo,
+    Stage, StageError, StreamInfo,
 };
 use framepath_testkit::pipeline::{at, run, try_run};
 use framepath_testkit::{clip, ffmpeg, md5_lines};
@@ -295,6 +296,10 @@ fn frames_are_dropped_in_front_of_the_encoder_during_congestion() {
     assert_eq!((report.congested, report.dropped, report.losses().len()), (10, 0, 0));
     let dropped = report.rows.iter().filter(|row| row.has(flag::DROPPED | flag::CONGESTED));
     assert_eq!(dropped.map(|row| row.seq).collect::<Vec<_>>(), (11..=20).collect::<Vec<_>>());
+    let mut table = Vec::new();
+    framepath::export::csv::write(&report, &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert_eq!(table.lines().filter(|line| line.ends_with(",congestion")).count(), 10);
     let note = "encode: dropped 10 frames before they were encoded, because of congestion";
     assert!(report.notes.iter().any(|line| line.starts_with(note)), "{:?}", report.notes);
 }

@@ -18,7 +18,7 @@ to nobody else. Each viewer that comes or goes is a line on standard error. Ctrl
 for all viewers.
 
 The same as a path:
-  framepath run 'screen ! convert format=yuv420p ! encode h264 ! send qr=yes'
+  framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M ! send qr=yes'
 
 LAN and routed networks only: no STUN, no TURN.";
 
@@ -33,9 +33,13 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     listen: String,
 
-    /// Bits per second of the video
+    /// Bits per second of the video, at most
     #[arg(long, value_name = "BITS", default_value = "8M")]
     bitrate: String,
+
+    /// Bits per second for a slow network, at least; default: a quarter of BITS
+    #[arg(long, value_name = "BITS")]
+    min_bitrate: Option<String>,
 
     /// Print no summary at the end
     #[arg(long)]
@@ -45,10 +49,12 @@ pub(crate) struct ShareArgs {
 impl ShareArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let quote = framepath::path::quote;
-        let ShareArgs { path, listen, bitrate, quiet } = self;
+        let ShareArgs { path, listen, bitrate, min_bitrate, quiet } = self;
         let [listen, bitrate] = [&listen, &bitrate].map(|word| quote(word));
+        let min_bitrate =
+            min_bitrate.map_or_else(String::new, |bits| format!(" min_bitrate={}", quote(&bits)));
         let path = format!(
-            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate} ! send listen={listen} qr=yes"
+            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} ! send listen={listen} qr=yes"
         );
         RunArgs::of_path(path, quiet).run()
     }

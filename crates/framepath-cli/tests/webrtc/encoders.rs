@@ -64,3 +64,18 @@ pub fn a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it() {
     // A stream that does not follow the network loses more than half of its frames.
     assert!(shown <= encoded && shown * 10 >= encoded * 9, "{shown} of {encoded} frames, {dropped} dropped");
 }
+
+pub fn a_viewer_below_the_lowest_bit_rate_costs_another_no_frames() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = noise(folder.path());
+    let frames = format!("file {} rate=25 loop=3 ! decode", clip.display());
+    let sending = send(&frames, "encode h264 bitrate=2M min_bitrate=1M preset=ultrafast", "wait=2");
+    let proxy = Proxy::slow(sending.port, 300_000, 500);
+    let slow = sending.watch_at(&proxy.url, "latency=1s");
+    let fast = wait(sending.watch("latency=5s"), "fast recv").ended(0).frames().len() as u64;
+    let slow = wait(slow, "slow recv").frames().len() as u64;
+    proxy.end();
+    let (encoded, dropped) = counts(sending);
+    assert_eq!((fast, encoded + dropped), (encoded, 3 * FRAMES as u64));
+    assert!(slow < fast && encoded > dropped, "{fast} and {slow} of {encoded} frames, {dropped} dropped");
+}

@@ -38,14 +38,14 @@ static DEFINITION: Definition = Definition::stage(
         "bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("constant quality, see crf"),
-        "bits per second, with a buffer of a twelfth of a second; the most behind which a network is slower",
+        "bits per second, at most; with a buffer of a twelfth of a second",
     )
     .excluding(&["crf"]),
     Arg::option(
         "min_bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("a quarter of bitrate"),
-        "lowest bits per second for a slow network; below it, frames are left out in front of the encoder",
+        "bits per second, at least, for a slow network of `send`; below it, frames are dropped and not encoded",
     )
     .excluding(&["crf"]),
     Arg::option(
