@@ -14,7 +14,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
                       device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns,\
-                       held_depth_ns,stolen_ns,network_ns,clock_error_ns,drop_reason";
+                      held_depth_ns,stolen_ns,drop_reason,network_ns,clock_error_ns";
 
 /// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
@@ -93,9 +93,12 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     cell(to, (row.paced_ns > 0).then_some(row.paced_ns))?;
     cell(to, (row.held_depth_ns > 0).then_some(row.held_depth_ns))?;
     cell(to, (row.stolen_ns > 0).then_some(row.stolen_ns))?;
+    write!(to, "{},", if row.has(flag::CONGESTED) { "congestion" } else { "" })?;
     cell(to, (row.network_ns > 0).then_some(row.network_ns))?;
-    cell(to, report.remote.as_ref().filter(|_| row.has(flag::REMOTE)).map(|remote| remote.error_ns))?;
-    writeln!(to, "{}", if row.has(flag::CONGESTED) { "congestion" } else { "" })
+    match report.remote.as_ref().filter(|_| row.has(flag::REMOTE)) {
+        None => writeln!(to),
+        Some(remote) => writeln!(to, "{}", remote.error_ns),
+    }
 }
 
 fn cell(to: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {
