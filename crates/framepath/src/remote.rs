@@ -327,7 +327,7 @@ mod tests {
             (digest.frames, digest.totals[0].latency_ns(), digest.totals[1].latency_ns()),
             (2, 2900, 2000)
         );
-        assert_eq!(digest.causes[framepath_model::ledger::Cause::Network], Some(200.0));
+        assert_eq!(digest.hops[2].causes[framepath_model::ledger::Cause::Network], Some(200.0));
         assert_eq!(report.hop_labels()[2], "wire ±50 ns");
     }
 
