@@ -128,6 +128,8 @@ mod queue;
 mod recorder;
 mod registry;
 mod remote;
+#[cfg(feature = "net")]
+mod remote_table;
 mod report;
 mod request;
 mod requests;

@@ -11,10 +11,9 @@ use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::{Gap, Recorder, Stretch};
+use crate::recorder::{Gap, Recorder, RowSink, Stretch};
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
-use crate::row_tap::RowTap;
 use crate::stage::{HopRole, Stage};
 
 /// A stage at its index in the path.
@@ -74,7 +73,7 @@ pub(crate) struct ThreadContext {
     /// Number of the last request that the source got; 0 before the first.
     pub(crate) source_asked: Cell<u64>,
     /// Collector of the run's rows for another machine; `None` without one.
-    pub(crate) tap: Option<Arc<RowTap>>,
+    pub(crate) tap: Option<Arc<dyn RowSink>>,
 }
 
 impl ThreadContext {
@@ -346,6 +345,7 @@ impl<'a> Out<'a> {
     }
 
     /// Returns the index of this stage's hop in the path.
+    #[cfg(feature = "net")]
     pub(crate) fn hop(&self) -> u16 {
         self.hop
     }

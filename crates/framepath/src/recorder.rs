@@ -7,6 +7,7 @@
 
 #[cfg(feature = "net")]
 mod arrival;
+#[cfg(feature = "net")]
 mod late_end;
 mod spans;
 mod stretch;
@@ -25,13 +26,13 @@ use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
 use crate::helper::{HelperInfo, HelperKind};
-use crate::row_tap::RowTap;
 #[cfg(feature = "net")]
 pub(crate) use arrival::FrameArrival;
 use spans::SpanLog;
 pub(crate) use stretch::Gap;
 pub use stretch::Stretch;
 use stretch::add;
+pub(crate) use tapped::RowSink;
 
 /// Number of frames inside stages above which the recorder forgets those whose number is more than half of this
 /// number below that of the frame held last. Half of it exceeds the reorder delay of any decoder.
@@ -95,7 +96,7 @@ pub(crate) struct Recorder {
     /// it receives.
     copied_bytes: u64,
     /// Collector that gets a copy of each row; `None` if no other machine needs them.
-    tap: Option<Arc<RowTap>>,
+    tap: Option<Arc<dyn RowSink>>,
 }
 
 impl Recorder {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use framepath_model::ledger::{HopTree, Row, flag};
 use framepath_os::measure::meter::Level;
 
-use crate::outcomes::Outcomes;
+use crate::recorder::RowSink;
 use crate::report::{HopInfo, Report};
 
 /// Maximum number of frames that are inside the path at once; the oldest are forgotten.
@@ -54,17 +54,24 @@ impl RowTap {
     /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` if the path has no other end with a
     /// ledger, or at level `off`.
     pub(crate) fn begin(
-        outcomes: &Outcomes,
+        end: Option<&Arc<dyn RemoteEnd>>,
         level: Level,
         hops: &[HopInfo],
         threads: &[String],
     ) -> Option<Arc<RowTap>> {
-        let end = outcomes.remote.get().filter(|_| level != Level::Off)?;
+        let end = end.filter(|_| level != Level::Off)?;
         Some(Arc::new(RowTap::new(end.clone(), hops, threads)))
     }
 
+    /// Ends the run: adds the other end's ledger to its report.
+    pub(crate) fn finish(&self, report: &mut Report) {
+        self.end.finish(report);
+    }
+}
+
+impl RowSink for RowTap {
     /// Takes a row. The last one of a frame passes on all of the frame's.
-    pub(crate) fn record(&self, row: &Row) {
+    fn record(&self, row: &Row) {
         let Some(hop) = self.places.get(usize::from(row.hop)).copied().flatten() else { return };
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         if row.has(flag::DROPPED) {
@@ -80,11 +87,6 @@ impl RowTap {
         } else if frames.len() > MOST_FRAMES {
             frames.pop_first();
         }
-    }
-
-    /// Ends the run: adds the other end's ledger to its report.
-    pub(crate) fn finish(&self, report: &mut Report) {
-        self.end.finish(report);
     }
 }
 

@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, RowSink};
 use crate::report::{HopInfo, NetworkReport, PlayReport, Report, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
@@ -79,10 +79,10 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let tap = RowTap::begin(&outcomes, options.level, &hops, &threads);
+        let tap = RowTap::begin(outcomes.remote.get(), options.level, &hops, &threads);
         let delivery = |thread: &RequestThread| {
             let mut context = options.delivery(requests.clone(), thread.mailbox.clone());
-            context.tap.clone_from(&tap);
+            context.tap = tap.clone().map(|tap| tap as Arc<dyn RowSink>);
             context
         };
         let deliveries: Vec<_> = request_threads.iter().map(delivery).collect();

@@ -1,14 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Copies of a recorder's rows for another machine.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 
+use framepath_model::ledger::Row;
+
 use super::Recorder;
-use crate::row_tap::RowTap;
+
+/// Taker of copies of the rows of all recorders of a run.
+pub(crate) trait RowSink: Debug + Send + Sync {
+    /// Takes a row.
+    fn record(&self, row: &Row);
+}
 
 impl Recorder {
     /// Lets `tap` get a copy of each further row.
-    pub(crate) fn set_tap(&mut self, tap: Option<Arc<RowTap>>) {
+    pub(crate) fn set_tap(&mut self, tap: Option<Arc<dyn RowSink>>) {
         self.tap = tap;
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framepath_model::ledger::{Row, flag};
 use framepath_net::{FrameRows, LedgerExchange, RemoteFrame, RemoteHop, RemotePath, SentFrame};
 
-use crate::remote::{RemoteRows, RemoteTable};
+use crate::remote_table::{RemoteRows, RemoteTable};
 use crate::report::{HopInfo, Report};
 use crate::row_tap::RemoteEnd;
 

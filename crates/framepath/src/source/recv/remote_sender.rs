@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use framepath_model::ledger::Row;
 use framepath_net::{FrameRows, LedgerExchange};
 
-use crate::remote::RemoteRows;
+use crate::remote_table::RemoteRows;
 use crate::report::{HopInfo, Report};
 use crate::row_tap::RemoteEnd;
 use crate::sink::send::remote_viewer::{remote_path, remote_table};
