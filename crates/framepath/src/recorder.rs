@@ -135,8 +135,7 @@ impl Recorder {
         self.level
     }
 
-    /// Ends the current stretch. Returns the present time as the birth of a frame, CLOCK_MONOTONIC
-    /// nanoseconds; 0 at level `off`.
+    /// Ends the current stretch. Returns the present time as the birth of a frame, CLOCK_MONOTONIC nanoseconds; 0 at level `off`.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         if self.level == Level::Off {
@@ -146,8 +145,7 @@ impl Recorder {
         self.last_ns
     }
 
-    /// Returns the time when the previous frame was done as the birth of a frame, CLOCK_MONOTONIC
-    /// nanoseconds; 0 at level `off`.
+    /// Returns the time when the previous frame was done as the birth of a frame, CLOCK_MONOTONIC nanoseconds; 0 at level `off`.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         if self.level == Level::Off { 0 } else { self.last_ns }

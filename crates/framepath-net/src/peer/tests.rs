@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Tests of sessions: two peers of one process.
+
+use std::net::Ipv4Addr;
+use std::thread::sleep;
+
+use super::*;
+use crate::ledger_channel::LEDGER_ATTRIBUTE;
+use crate::media_socket::ReceiveBuffer;
+
+#[test]
+fn data_channels_are_opened_only_if_both_ends_know_them() {
+    let (viewer, sender) = (Identity::new().unwrap(), Identity::new().unwrap());
+    let local = (Ipv4Addr::LOCALHOST, 9).into();
+    for (in_offer, in_answer) in [(true, true), (false, true), (true, false)] {
+        let text = |text: String, is_kept: bool| {
+            if is_kept { text } else { text.replace(LEDGER_ATTRIBUTE, "a=unknown:1") }
+        };
+        let mut accepted = 0;
+        let peer = WebrtcPeer::offer(None, &viewer, local, |offer| {
+            let coding = (Coding::H264, None);
+            let (peer, answer) = WebrtcPeer::accept(&text(offer, in_offer), None, coding, &sender, local)?;
+            accepted = peer.ledger.len();
+            Ok(text(answer, in_answer))
+        });
+        let expected = if in_offer { (2, if in_answer { 2 } else { 0 }) } else { (0, 0) };
+        assert_eq!((accepted, peer.unwrap().ledger.len()), expected);
+    }
+}
+
+/// Returns whether each end of a [`session`] was connected.
+fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2]) -> [bool; 2] {
+    session(identities, pinned).1
+}
+
+/// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
+/// certificates with these SHA-256. Returns both ends, the viewer first, whether each was connected within two seconds, and the
+/// error that has ended the session.
+fn session(
+    [viewer, sender]: [&Identity; 2],
+    [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
+) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2], Option<WebrtcError>) {
+    let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+    let mut accepted = None;
+    let local = sockets[0].local_addr().unwrap();
+    let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
+        let local = sockets[1].local_addr()?;
+        let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, None), sender, local)?;
+        accepted = Some(peer);
+        Ok(answer)
+    });
+    let [of_viewer, of_sender] = sockets;
+    let mut ends = [(viewer.unwrap(), of_viewer), (accepted.unwrap(), of_sender)];
+    let mut connected = [false; 2];
+    let until = Instant::now() + Duration::from_secs(2);
+    while Instant::now() < until && connected != [true; 2] {
+        for (index, (peer, socket)) in ends.iter_mut().enumerate() {
+            let mut buffer = ReceiveBuffer::new();
+            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                if let Err(error) = peer.recv(&datagram, Instant::now()) {
+                    return (ends, connected, Some(error));
+                }
+            }
+            let driven = peer.drive(Instant::now(), socket, |event| {
+                connected[index] |= matches!(event, PeerEvent::Connected);
+            });
+            if let Err(error) = driven {
+                return (ends, connected, Some(error));
+            }
+        }
+        sleep(Duration::from_millis(1));
+    }
+    (ends, connected, None)
+}
+
+#[test]
+fn both_ends_agree_on_feedback_about_arrivals_and_on_the_playout_delay() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
+    let mut texts = Vec::new();
+    let offered = WebrtcPeer::offer(None, &viewer, local, |offer| {
+        let rates = (Coding::H264, Some(8_000_000));
+        let (_, answer) = WebrtcPeer::accept(&offer, None, rates, &sender, local)?;
+        texts = vec![offer, answer.clone()];
+        Ok(answer)
+    });
+    assert!(offered.is_ok());
+    for text in texts {
+        for part in ["playout-delay", "transport-wide-cc-extensions", " transport-cc"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_session_needs_the_certificates_that_both_ends_expect() {
+    let [viewer, sender, other] = [(); 3].map(|()| Identity::new().unwrap());
+    let ends = [&viewer, &sender];
+    let [of_viewer, of_sender] = ends.map(|identity| Some(identity.fingerprint));
+    assert_eq!(connected(ends, [None, None]), [true; 2]);
+    assert_eq!(connected(ends, [of_sender, of_viewer]), [true; 2]);
+    // The end that expects another certificate is never connected, and says why.
+    let (_, _, error) = session(ends, [Some(other.fingerprint), None]);
+    assert!(matches!(error, Some(WebrtcError::ForeignCertificate)), "{error:?}");
+    assert!(!connected(ends, [Some(other.fingerprint), None])[0]);
+    assert!(!connected(ends, [None, Some(other.fingerprint)])[1]);
+}
+
+#[test]
+fn forged_datagrams_end_no_session() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    // A record of DTLS 1.2 whose length is 10, and far more bytes: OpenSSL leaves them in its buffer, and str0m panics over 30,000.
+    let head = [23, 254, 253, 0, 1, 0, 0, 0, 0, 1, 0, 0, 10];
+    let mut forged = vec![[&head[..], &[0xaa; 800]].concat()];
+    // Whole records of each type, without encryption and with a wrong code of authentication; a fatal alert, and its warning.
+    for (kind, epoch) in (20..=23).flat_map(|kind| [(kind, 0), (kind, 1), (kind, 2)]) {
+        let head = [kind, 254, 253, 0, epoch, 0, 0, 0, 0, 9, 9, 0];
+        forged.push([&head[..], &[48], &[kind; 48]].concat());
+        forged.push([&head[..], &[2, 2, 40]].concat());
+        forged.push([&head[..], &[2, 1, 0]].concat());
+        forged.push([&head[..], &[0]].concat());
+    }
+    // STUN without integrity, RTP and RTCP.
+    for first in [&[0, 1][..], &[1, 1], &[128, 96], &[128, 200], &[144, 205], &[129, 203]] {
+        forged.extend([20, 40, 200].map(|size| [first, &vec![0; size - first.len()]].concat()));
+    }
+    for attacked in [0, 1] {
+        let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        let source = ends[1 - attacked].1.local_addr().unwrap();
+        let (peer, socket) = &mut ends[attacked];
+        for bytes in (0..100).flat_map(|_| &forged) {
+            let now = Instant::now();
+            let taken = peer.recv(&Datagram { source, bytes, arrived_ns: 0 }, now);
+            taken.unwrap_or_else(|error| panic!("{error}: {bytes:?}"));
+            peer.drive(now, socket, |event| assert!(!matches!(event, PeerEvent::Closed), "{bytes:?}"))
+                .unwrap();
+        }
+        assert!(peer.is_alive());
+    }
+}
+
+/// Lets both ends work at the time `now` until nothing arrives any more. The viewer does not get the packet
+/// with the number `lost`. Returns the numbers of the packets that it gets.
+fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> Vec<u64> {
+    let (mut numbers, mut is_idle) = (Vec::new(), false);
+    while !is_idle {
+        is_idle = true;
+        for index in [0, 1, 0] {
+            let (peer, socket) = &mut ends[index];
+            let mut take = |event| {
+                if let PeerEvent::Packet { seq, .. } = event {
+                    numbers.push(seq);
+                }
+            };
+            peer.drive(now, socket, &mut take).unwrap();
+            let mut buffer = ReceiveBuffer::new();
+            // A datagram on the loopback interface is there when it is sent.
+            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                is_idle = false;
+                let head = datagram.bytes;
+                let is_video = head[0] >> 6 == 2 && head[1] & 0x7f == *peer.pt;
+                let number = u16::from_be_bytes([head[2], head[3]]);
+                if is_video && u64::from(number) == lost {
+                    continue;
+                }
+                peer.recv(&datagram, now).unwrap();
+                peer.drive(now, socket, &mut take).unwrap();
+            }
+        }
+    }
+    numbers.sort_unstable();
+    numbers
+}
+
+#[test]
+fn missing_packets_are_requested_at_once_and_not_too_often() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    // The clock stands still, so that no tick of str0m is due.
+    let now = Instant::now() + Duration::from_secs(1);
+    exchange(&mut ends, now, 0);
+    let mut requested = Vec::new();
+    for first in [1, 11, 21] {
+        let payload: Arc<[u8]> = [0x41; 30].into();
+        for seq in first..first + 10 {
+            ends[1].0.write(seq, (None, first as u32), seq == first + 9, payload.clone(), now);
+        }
+        let lost = first + 5;
+        let got = exchange(&mut ends, now, lost);
+        assert!(!got.contains(&lost) && got.contains(&(first + 9)), "{got:?}");
+        ends[0].0.request_missing(now).unwrap();
+        requested.push(exchange(&mut ends, now, 0).contains(&lost));
+    }
+    // The third one has to wait for the tick.
+    assert_eq!(requested, [true, true, false]);
+    let later = exchange(&mut ends, now + Duration::from_millis(100), 0);
+    assert!(later.contains(&26), "{later:?}");
+}
