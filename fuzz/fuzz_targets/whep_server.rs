@@ -19,7 +19,8 @@ fn sender() -> MutexGuard<'static, WhepSender> {
     static SENDER: OnceLock<Mutex<WhepSender>> = OnceLock::new();
     let sender = SENDER.get_or_init(|| {
         let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let options = SenderOptions { listen, token: Some(TOKEN.to_owned()), coding: Coding::H264 };
+        let options =
+            SenderOptions { listen, token: Some(TOKEN.to_owned()), coding: Coding::H264, bit_rates: None };
         Mutex::new(WhepSender::new(options).expect("a free port"))
     });
     sender.lock().expect("no thread panicked")
