@@ -12,6 +12,7 @@ use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
 use crate::media_socket::{Datagram, MediaSocket};
+use crate::pacer::Pacer;
 use crate::packetizer::{LARGEST_PAYLOAD, PacketizedFrame};
 use crate::pairing::FINGERPRINT;
 use crate::peer::{PeerEvent, WebrtcPeer};
@@ -27,11 +28,8 @@ const MOST_BACKLOG: Duration = Duration::from_secs(1);
 /// buffers of switches and receivers.
 const FIXED_PACE: u64 = 256_000_000;
 /// Pace of the packets by the estimated bandwidth. On a network that is faster than the stream, the estimate is at least twice the
-/// highest bit rate, and a frame of average size leaves in a third of the time to the next one. On a slower one, a faster pace would
-/// only fill the network's queues, which the estimation takes for congestion.
+/// highest bit rate. On a slower one, a faster pace would only fill the network's queues, which the estimation takes for congestion.
 const PACE_BY_ESTIMATE: f64 = 1.5;
-/// Time from a burst of packets to the next one, and the smallest size of a burst, bytes.
-const BURST: (Duration, f64) = (Duration::from_micros(500), 8.0 * LARGEST_PAYLOAD as f64);
 /// Time without a datagram after which a viewer counts as gone. WebRTC's ends send several each second.
 const SILENCE: Duration = Duration::from_secs(10);
 /// Longest time from the offer to the end of the handshake.
@@ -112,6 +110,7 @@ pub(crate) struct ViewerSession {
     unsent: u16,
     /// Time at which the next packets may leave.
     next_burst: Instant,
+    pacer: Pacer,
     heard: Instant,
     /// Time at which a finished stream closes; `None` before the stream's end, and while frames wait.
     closes: Option<Instant>,
@@ -155,6 +154,7 @@ impl ViewerSession {
             bandwidth: None,
             unsent: 0,
             next_burst: now,
+            pacer: Pacer::new(now),
             heard: now,
             closes: None,
             ends: false,
@@ -390,7 +390,7 @@ impl ViewerSession {
 
     fn write_burst(&mut self, now: Instant) {
         let pace = self.pace();
-        let most = (pace / 8.0 * BURST.0.as_secs_f64()).max(BURST.1) as usize;
+        let most = self.pacer.refill(now, pace);
         let mut written = 0;
         while let Some(queued) = self.queue.front_mut() {
             let PacketizedFrame { time, payloads, bytes, packetized_ns, .. } = &*queued.frame;
@@ -425,7 +425,8 @@ impl ViewerSession {
             self.sums.sent += 1;
         }
         self.queued_bytes -= written;
-        self.next_burst = now + Duration::from_secs_f64(written as f64 * 8.0 / pace);
+        self.pacer.spend(written);
+        self.next_burst = if self.queue.is_empty() { now } else { self.pacer.next_burst(pace) };
     }
 
     fn fail(&mut self, error: &WebrtcError) {

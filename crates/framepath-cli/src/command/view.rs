@@ -16,7 +16,7 @@ too slow, it shows the newest one, and the summary counts the others as dropped.
 lost connection, view tries for 10 s to connect again.
 
 The same as a path:
-  framepath run 'recv CODE reconnect=inf backlog=1s ! decode host=process threading=slice !
+  framepath run 'recv CODE reconnect=inf backlog=1s jitter=0 ! decode host=process threading=slice !
     queue depth=1 leaky=downstream ! play'";
 
 #[derive(clap::Args)]
@@ -42,7 +42,7 @@ impl ViewArgs {
         // Slice threads, because frame threads delay each picture by the number of threads. A picture waits for the
         // window only until the next one is decoded; nothing is dropped in front of the decoder.
         let shown = "decode host=process threading=slice ! queue depth=1 leaky=downstream ! play";
-        let path = format!("recv {}{token} reconnect=inf backlog=1s ! {shown}", quote(&self.from));
+        let path = format!("recv {}{token} reconnect=inf backlog=1s jitter=0 ! {shown}", quote(&self.from));
         RunArgs::of_path(path, self.quiet).run()
     }
 }

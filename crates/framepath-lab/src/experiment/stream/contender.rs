@@ -99,7 +99,10 @@ fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k gop={GOP} \
          preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
     );
-    let recv = format!("recv http://{sender}:{port}/whep token=lab ! decode threads=1 ! play");
+    // As `framepath view`, with a decoder in the same process as those of the others.
+    let recv = format!(
+        "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads=1 ! queue depth=1 leaky=downstream ! play"
+    );
     [send, recv]
         .map(|path| [framepath, "run", "--quiet", "--ledger", "off", &path].map(str::to_owned).to_vec())
 }
