@@ -6,11 +6,16 @@ mod remote_sender;
 #[cfg(feature = "net")]
 mod whep_source;
 
-use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, INFINITE, ValueKind};
+use framepath_model::path::{Arg, DefaultValue, Definition, INFINITE, ValueKind};
 
 use super::url::LATENCY;
 use crate::element::Element;
 use crate::error::StageError;
+
+/// Largest depth of the jitter buffer, frame intervals.
+const MOST_JITTER: u64 = 2;
+/// Value of `jitter=auto`, which is no depth.
+const ADAPTIVE_JITTER: u64 = MOST_JITTER + 1;
 
 static DEFINITION: Definition = Definition::source(
     "recv",
@@ -40,7 +45,7 @@ static DEFINITION: Definition = Definition::source(
     ),
     Arg::option(
         "jitter",
-        ValueKind::count_or(0, 2, "auto", AUTO),
+        ValueKind::count_or(0, MOST_JITTER, "auto", ADAPTIVE_JITTER),
         DefaultValue::Is("auto"),
         "frame intervals for which a whole frame is kept, so that frames leave at even intervals; auto: 0, and up to 2 \
          while frames are late by more than half an interval; a frame is never dropped for being late",

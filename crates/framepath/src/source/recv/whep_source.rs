@@ -8,7 +8,7 @@ use std::time::Duration;
 use framepath_codec::{Codec, Packet, TrackInfo};
 use framepath_model::access_unit::Coding;
 use framepath_model::orientation::Orientation;
-use framepath_model::path::{AUTO, Hop};
+use framepath_model::path::Hop;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_net::{
     JitterDepth, ReassembledFrame, ReassemblyCounts, ReceivedFrame, ReceivedItem, ReceiverOptions,
@@ -18,8 +18,8 @@ use framepath_os::process::signal;
 use framepath_os::process::stop::{self, Stop};
 use framepath_os::time::now_ns;
 
-use super::net_error;
 use super::remote_sender::RemoteSender;
+use super::{ADAPTIVE_JITTER, net_error};
 use crate::element::HopPlace;
 use crate::error::StageError;
 use crate::item::Item;
@@ -80,7 +80,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
         timeout,
         silence: if reconnect > 0 { timeout.min(SILENCE) } else { timeout },
         jitter: match hop.count("jitter") {
-            AUTO => JitterDepth::Adaptive,
+            ADAPTIVE_JITTER => JitterDepth::Adaptive,
             depth => JitterDepth::Fixed(depth),
         },
         backlog: match hop.is_set("backlog") {
