@@ -69,7 +69,7 @@ pub(crate) enum Command {
     Plugins(plugins::PluginsArgs),
     /// Run a service that gives sandboxed workers to the programs of this user, and of allowed users
     Serve(serve::ServeArgs),
-    /// Show a running service live: streams, frames per second, CPU, latency, crashes
+    /// Show a running service, program or sender live: streams, frames per second, CPU, latency, crashes, viewers
     Top(top::TopArgs),
     /// Run any command, or watch a running process, and show when its threads ran and waited
     Trace(trace::TraceArgs),

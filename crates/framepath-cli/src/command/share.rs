@@ -13,20 +13,20 @@ Examples:
 
 The command prints a pairing code and its QR code; the viewer runs `framepath view CODE`. The
 code has the address, the fingerprint of this sender's certificate and a secret, which is
-new for each run. Everything is encrypted (DTLS, SRTP). Who knows the code can watch: give it
-to nobody else. Each viewer that comes or goes is a line on standard error. Ctrl-C ends it
-for all viewers.
+new for each run. The video is encrypted (DTLS, SRTP). Anyone who knows the code can watch:
+give it to the viewers only. A line on standard error reports each viewer that joins or
+leaves. Ctrl-C ends the stream for all viewers.
 
 Type a line, on the terminal or into standard input (a pipe or FIFO):
   viewers      lists the viewers: number, address, time, frames sent and dropped, bit rate
-  end NUMBER   ends the session of one; its `view` ends with this reason and exit code 1
-  end all      ends those of all
-A viewer that was ended can come again as long as it knows the code; for a new code, start anew.
+  end NUMBER   ends the session of one viewer; its `view` ends with this reason and exit code 1
+  end all      ends all sessions
+A viewer whose session was ended can join again with the same code. A new `share` has a new code.
 
 On this computer only, `framepath top --sender ADDRESS:PORT` shows the same figures live, and
 http://ADDRESS:PORT/metrics serves them to Prometheus.
 
-The same as a path:
+The same as a path, to which other options can be added (docs/stream.md):
   framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M ! send qr=yes control=yes'
 
 LAN and routed networks only: no STUN, no TURN.";
@@ -42,11 +42,11 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8443")]
     listen: String,
 
-    /// Bits per second of the video, at most
+    /// Highest bit rate of the video, bits per second
     #[arg(long, value_name = "BITS", default_value = "8M")]
     bitrate: String,
 
-    /// Bits per second for a slow network, at least; default: a quarter of BITS
+    /// Lowest bit rate on a slow network, bits per second [default: a quarter of --bitrate]
     #[arg(long, value_name = "BITS")]
     min_bitrate: Option<String>,
 

@@ -35,10 +35,10 @@ With -p, shows the last seconds of a program that uses FFmpeg's shared libraries
 V4L2 device, as `framepath trace -p` does: where the time of its frames went, by stage and cause,
 and its threads.
 
-With --sender, shows the viewers of a `framepath share` or `send` of this computer: address, time, frames per
-second, frames sent and dropped, bit rate, and requests for lost packets and keyframes.
+With --sender, shows the viewers of a `framepath share` or `send` that runs on this computer: address, time,
+frames per second, frames sent and dropped, bit rate, and requests for lost packets and keyframes.
 
-Exit code: 0; 1 if there is no service or process, or the service ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
+Exit code: 0; 1 if there is no service, process or sender, or the service or sender ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 /// Measuring time for the rates of a single table (`--once`).
 const ONCE: Duration = Duration::from_secs(1);
@@ -67,7 +67,7 @@ pub(crate) struct TopArgs {
           value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
     pid: Option<u32>,
 
-    /// Address and port of a running `framepath share` or `send` of this computer, whose viewers are shown, instead of a service
+    /// Address and port of a `framepath share` or `send` that runs on this computer: show its viewers instead of a service
     #[cfg(feature = "net")]
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["socket", "service_uid", "pid"])]
     sender: Option<std::net::SocketAddr>,

@@ -10,10 +10,10 @@ Examples:
   framepath view http://192.168.1.5:8443/whep --token secret  another WHEP server
 
 A code proves both ends to each other. With an address, the connection is encrypted, but
-whoever can change it on the way can take the sender's place. The video is decoded in a
-sandboxed process. q closes the window. The window shows each picture at once; if it is
-too slow, it shows the newest one, and the summary counts the others as dropped. After a
-lost connection, view tries for 10 s to connect again.
+an attacker who can change the HTTP request or its answer can take the sender's place. The
+video is decoded in a sandboxed process. q closes the window. The window shows each picture
+at once. If the window is too slow, it shows the newest picture, and the summary counts the
+others as dropped. After a lost connection, view tries for 10 s to connect again.
 
 The same as a path:
   framepath run 'recv CODE reconnect=inf backlog=1s jitter=0 ! decode host=process threading=slice !

@@ -44,13 +44,13 @@ static DEFINITION: Definition = Definition::sink(
         "numbers",
         ValueKind::Flag,
         DefaultValue::Is("1"),
-        "number the frames inside the stream (user data of h264), so that the ledger knows them behind a media server",
+        "number the frames in user data of h264, so that the ledger of both ends matches frames behind a media server",
     ),
     Arg::option(
         "qr",
         ValueKind::Flag,
         DefaultValue::Is("0"),
-        "print the pairing code for `framepath view` as a QR code, too; not with token=",
+        "also print the pairing code for `framepath view` as a QR code; without effect with token=",
     ),
     Arg::option(
         "control",

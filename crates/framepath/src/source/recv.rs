@@ -47,15 +47,15 @@ static DEFINITION: Definition = Definition::source(
         "jitter",
         ValueKind::count_or(0, MOST_JITTER, "auto", ADAPTIVE_JITTER),
         DefaultValue::Is("auto"),
-        "frame intervals for which a whole frame is kept, so that frames leave at even intervals; auto: 0, and up to 2 \
-         while frames are late by more than half an interval; a frame is never dropped for being late",
+        "depth of the jitter buffer, frame intervals, so that frames leave at even intervals; auto: 0, and up to 2 while \
+         frames are late by more than half an interval; a late frame is not dropped",
     ),
     Arg::option(
         "backlog",
         ValueKind::Duration,
         DefaultValue::Unset("no limit but 64 MiB"),
-        "longest time for which a frame may wait for the path; then those up to the next keyframe are dropped and counted, and \
-         a keyframe is requested, so that a slow path does not lag ever more",
+        "longest time for which a frame may wait for the next hop; then the frames up to the next keyframe are dropped and \
+         counted, and a keyframe is requested, so that the delay of a slow path does not grow",
     ),
     Arg::option(
         "reconnect",

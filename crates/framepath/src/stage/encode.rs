@@ -38,14 +38,14 @@ static DEFINITION: Definition = Definition::stage(
         "bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("constant quality, see crf"),
-        "bits per second, at most; with a buffer of a twelfth of a second",
+        "highest bit rate, bits per second; with a buffer of a twelfth of a second",
     )
     .excluding(&["crf"]),
     Arg::option(
         "min_bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("a quarter of bitrate"),
-        "bits per second, at least, for a slow network of `send`; below it, frames are dropped and not encoded",
+        "lowest bit rate on a slow network of `send`, bits per second; if it is too high, frames are dropped and not encoded",
     )
     .excluding(&["crf"]),
     Arg::option(
@@ -58,7 +58,7 @@ static DEFINITION: Definition = Definition::stage(
         "gop",
         ValueKind::count_or(1, 1_000_000, "inf", INFINITE),
         DefaultValue::Unset("two seconds"),
-        "most frames from a keyframe to the next; inf: keyframes only on request",
+        "maximum number of frames from a keyframe to the next; inf: keyframes only on request",
     )
     .known_as(&["g", "keyint"]),
     Arg::option(
