@@ -37,6 +37,8 @@ const PLAYOUT_DELAY: u8 = 5;
 const FRAME_NUMBER: u8 = 6;
 /// Part of the highest bit rate that the estimation looks for in the network. Frames leave faster than the bit rate on average.
 const SEARCHED: u64 = 2;
+/// Time between two packets by str0m's clock, at least. A session is ahead of the present by this time for each packet of a burst.
+const PACKET_STEP: Duration = Duration::from_micros(1);
 /// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
 const LEAST_WAIT: Duration = Duration::from_micros(250);
 /// Time between two requests of str0m for missing packets (its `NACK_MIN_INTERVAL`).
@@ -442,8 +444,9 @@ impl WebrtcPeer {
             });
             match output? {
                 Output::Timeout(at) => {
-                    // The pacer lets one packet pass at a time.
-                    if at <= self.worked_to && !std::mem::replace(&mut is_idle, true) {
+                    // str0m's pacer lets one packet pass, and the next one a microsecond later.
+                    if at <= self.worked_to + PACKET_STEP && !std::mem::replace(&mut is_idle, true) {
+                        self.worked_to = self.worked_to.max(at);
                         guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
                         continue;
                     }

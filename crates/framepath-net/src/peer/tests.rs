@@ -45,7 +45,8 @@ fn session(
     let local = sockets[0].local_addr().unwrap();
     let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
         let local = sockets[1].local_addr()?;
-        let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, None), sender, local)?;
+        let (peer, answer) =
+            WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, Some(12_000_000)), sender, local)?;
         accepted = Some(peer);
         Ok(answer)
     });
@@ -197,4 +198,20 @@ fn missing_packets_are_requested_at_once_and_not_too_often() {
     assert_eq!(requested, [true, true, false]);
     let later = exchange(&mut ends, now + Duration::from_millis(100), 0);
     assert!(later.contains(&26), "{later:?}");
+}
+
+#[test]
+fn written_packets_leave_at_once_also_where_the_bandwidth_is_estimated() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    let (peer, socket) = &mut ends[1];
+    let now = Instant::now();
+    let payload: Arc<[u8]> = [0x41; 1100].into();
+    for seq in 1..=100 {
+        peer.write(seq, (None, 9), seq == 100, payload.clone(), now);
+    }
+    let mut sent = 0;
+    peer.drive(now, socket, |event| sent += usize::from(matches!(event, PeerEvent::Sent(..)))).unwrap();
+    assert_eq!(sent, 100);
 }
