@@ -264,8 +264,7 @@ impl ReceiverSession {
     fn run(mut self) {
         let received = self.receive();
         while let Some(frame) = self.reassembly.finish() {
-            let now_ns = now_ns();
-            self.keep(frame, now_ns, 0);
+            self.keep(frame, (now_ns(), thread_cpu_ns()));
         }
         self.release(u64::MAX);
         self.count();
@@ -286,13 +285,15 @@ impl ReceiverSession {
             if self.shared.stopped.load(Ordering::Acquire) {
                 return Ok(false);
             }
-            let (woken_ns, woken_cpu_ns) = (now_ns(), thread_cpu_ns());
+            let mut woken = (now_ns(), thread_cpu_ns());
             let mut closed = self.take_datagrams()?;
             self.shared.ledger.take_outgoing().into_iter().for_each(|frame| self.ledger.push(frame));
             let now = Instant::now();
             closed |= self.drive(now, now_ns())?;
             while let Some(frame) = self.reassembly.poll(now_ns()) {
-                self.keep(frame, woken_ns, woken_cpu_ns);
+                self.keep(frame, woken);
+                // No work counts for two frames.
+                woken = (now_ns(), thread_cpu_ns());
             }
             if self.release(now_ns()) {
                 (self.notify)();
@@ -372,9 +373,9 @@ impl ReceiverSession {
         Ok(closed)
     }
 
-    /// Puts a whole frame into the jitter buffer. The thread has received since `woken_ns`, when its CPU clock was at
-    /// `woken_cpu_ns`.
-    fn keep(&mut self, frame: ReassembledFrame, woken_ns: u64, woken_cpu_ns: u64) {
+    /// Puts a whole frame into the jitter buffer. The thread has worked on it since `woken`: CLOCK_MONOTONIC time and the thread's
+    /// CPU time, nanoseconds.
+    fn keep(&mut self, frame: ReassembledFrame, (woken_ns, woken_cpu_ns): (u64, u64)) {
         let stamp_ns = u128::from(frame.time) * NS_PER_UNIT.0 / NS_PER_UNIT.1;
         let release_ns = self.jitter.release_ns(stamp_ns as u64, frame.last_arrived_ns);
         let taken_ns = woken_ns.max(frame.last_arrived_ns);

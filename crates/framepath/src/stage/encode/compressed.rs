@@ -229,7 +229,7 @@ impl Stage for Encode {
             let s = if dropped == 1 { "" } else { "s" };
             self.choice.notes.add(format!(
                 "encode: dropped {dropped} frame{s} before they were encoded, because of congestion: the network of a \
-                 viewer is slower than the stream; lower min_bitrate="
+                 viewer, or this computer, is slower than the stream; lower min_bitrate=, or the frame rate"
             ));
         }
         Ok(())
