@@ -33,6 +33,7 @@ mod random;
 mod reachable;
 mod reassembly;
 mod receiver;
+mod rtp_time;
 mod sender;
 mod sender_control;
 mod sender_metrics;

@@ -27,6 +27,7 @@ use crate::frame_number::{FrameNumber, frame_number_extension};
 use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
+use crate::rtp_time::RtpTimes;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -130,6 +131,8 @@ pub(crate) struct WebrtcPeer {
     /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits, and the times at which they were
     /// ready, CLOCK_MONOTONIC nanoseconds.
     batched: Vec<(u16, u64)>,
+    /// Times of the packets that have arrived.
+    times: RtpTimes,
     /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
     worked_to: Instant,
 }
@@ -231,6 +234,7 @@ impl WebrtcPeer {
             deadline: now,
             batch,
             batched: Vec::new(),
+            times: RtpTimes::default(),
             worked_to: now,
         };
         if has_ledger {
@@ -280,6 +284,7 @@ impl WebrtcPeer {
             deadline: now,
             batch,
             batched: Vec::new(),
+            times: RtpTimes::default(),
             worked_to: now,
         };
         if has_ledger {
@@ -484,7 +489,7 @@ impl WebrtcPeer {
                 Output::Event(Event::RtpPacket(packet)) => {
                     // Empty packets are padding.
                     if packet.header.payload_type == self.pt && !packet.payload.is_empty() {
-                        let (seq, time) = (*packet.seq_no, packet.time.numer());
+                        let (seq, time) = (*packet.seq_no, self.times.extend(packet.header.timestamp));
                         let (marker, payload) = (packet.header.marker, packet.payload);
                         let number = packet.header.ext_vals.user_values.get::<FrameNumber>();
                         let number = number.map(|FrameNumber(number)| *number);

@@ -236,7 +236,7 @@ mod tests {
     fn a_senders_rows_are_in_front_and_leave_no_gap() {
         let mut report = report(&["recv", "null"]);
         for seq in 0..2 {
-            let of_recv = Row { queue_ns: 700, ..row(seq, 0, 1000, 2000, 0) };
+            let of_recv = Row { blocked_ns: 400, queue_ns: 300, ..row(seq, 0, 1000, 2000, 0) };
             report.rows.extend([of_recv, row(seq, 1, 2000, 3000, flag::LAST)]);
         }
         let sent = vec![row(7, 0, 100, 500, 0), row(7, 1, 500, 1200, flag::LAST)]
@@ -255,7 +255,7 @@ mod tests {
         assert_eq!(times(&mut report, 1), [(3, 1000, 2000), (4, 2000, 3000)]);
         let of_recv = report.rows.iter().find(|row| (row.seq, row.hop) == (0, 3)).unwrap();
         // The wait for the rest of the packets is on the wire.
-        assert_eq!((of_recv.queue_ns, of_recv.birth_ns), (300, 100));
+        assert_eq!((of_recv.blocked_ns, of_recv.queue_ns, of_recv.birth_ns), (0, 300, 100));
         let remote = report.remote.clone().unwrap();
         assert_eq!((remote.frames, remote.without, remote.error_ns, remote.impossible), (1, 1, 50, 0));
         assert_eq!((remote.own.clone(), report.sinks[0].hop), (3..5, 4));

@@ -16,6 +16,24 @@ const INJECTED_NS: u64 = 20_000_000;
 /// Offset of the viewer's clock in a time namespace, seconds.
 const DAY_S: u64 = 86_400;
 
+/// Columns of the causes of a row's time. Together they are the time from entry to end, without what is unexplained.
+const CAUSES: [&str; 12] = [
+    "copy_ns",
+    "queue_ns",
+    "wakeup_ns",
+    "blocked_ns",
+    "compute_ns",
+    "preempted_ns",
+    "device_ns",
+    "held_ns",
+    "pool_ns",
+    "paced_ns",
+    "stolen_ns",
+    "network_ns",
+];
+/// Difference of the clocks that measure the causes, nanoseconds: stamps and the CPU clocks of threads.
+const ROUNDING_NS: u64 = 500_000;
+
 /// Row of a CSV table: name of the hop, entry and end, by column.
 type CsvRow = BTreeMap<String, String>;
 
@@ -36,6 +54,11 @@ fn read(csv: &Path) -> BTreeMap<u64, Vec<CsvRow>> {
 
 fn number(row: &CsvRow, column: &str) -> u64 {
     row[column].parse().unwrap_or_else(|_| panic!("{column} in {row:?}"))
+}
+
+/// Returns the number of nanoseconds of the row with a cause. An empty cell is a cause that the row does not have.
+fn explained_ns(row: &CsvRow) -> u64 {
+    CAUSES.into_iter().filter(|column| !row[*column].is_empty()).map(|column| number(row, column)).sum()
 }
 
 /// Returns the first words of the hops of a frame; two words if the first ends with a colon.
@@ -97,6 +120,22 @@ fn check(tables: &[BTreeMap<u64, Vec<CsvRow>>; 2], offset_ns: u64) {
     let [sent, received] = [whole(&tables[0], &AT_SENDER), whole(&tables[1], &AT_VIEWER)];
     // Rows of frames that have just passed when the session ends do not come back.
     assert!(received.len() > FRAMES / 2 && sent.len() > FRAMES / 2, "{} {}", received.len(), sent.len());
+    let rows: Vec<&CsvRow> = received.values().chain(sent.values()).copied().flatten().collect();
+    let mut unexplained = Vec::new();
+    for row in &rows {
+        let (explained_ns, wall_ns) = (explained_ns(row), number(row, "wall_ns"));
+        // No time has two causes.
+        assert!(explained_ns <= wall_ns + ROUNDING_NS, "{row:#?}");
+        if wall_ns > explained_ns + ROUNDING_NS {
+            unexplained.push(row);
+        }
+    }
+    assert!(
+        unexplained.len() <= rows.len() / 20,
+        "{} of {}: {unexplained:#?}",
+        unexplained.len(),
+        rows.len()
+    );
     for (at_viewer, at_sender) in received.iter().filter_map(|(seq, rows)| Some((rows, sent.get(seq)?))) {
         for rows in [at_viewer, at_sender] {
             assert!(number(&rows[1], "blocked_ns") >= INJECTED_NS, "{rows:#?}");

@@ -134,7 +134,11 @@ impl Row {
     pub fn begin_at(&mut self, ns: u64) {
         let enter_ns = ns.max(self.enter_ns).min(self.leave_ns);
         let left_out_ns = enter_ns - self.enter_ns;
-        take_from([&mut self.queue_ns, &mut self.wakeup_ns, &mut self.held_ns], left_out_ns);
+        // A frame from the network waits for its packets first.
+        take_from(
+            [&mut self.blocked_ns, &mut self.queue_ns, &mut self.wakeup_ns, &mut self.held_ns],
+            left_out_ns,
+        );
         self.enter_ns = enter_ns;
     }
 
@@ -208,7 +212,8 @@ mod tests {
         let row = Row {
             enter_ns: 100,
             leave_ns: 200,
-            queue_ns: 10,
+            blocked_ns: 5,
+            queue_ns: 5,
             wakeup_ns: 20,
             compute_ns: 50,
             preempted_ns: 5,
@@ -216,7 +221,7 @@ mod tests {
         };
         let mut later = row;
         later.begin_at(115);
-        assert_eq!(later, Row { enter_ns: 115, queue_ns: 0, wakeup_ns: 15, ..row });
+        assert_eq!(later, Row { enter_ns: 115, blocked_ns: 0, queue_ns: 0, wakeup_ns: 15, ..row });
         let mut earlier = row;
         earlier.end_at(180);
         assert_eq!(earlier, Row { leave_ns: 180, preempted_ns: 0, compute_ns: 35, ..row });

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of sessions: two peers of one process.
 
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 
@@ -142,16 +143,16 @@ fn forged_datagrams_end_no_session() {
 }
 
 /// Lets both ends work at the time `now` until nothing arrives any more. The viewer does not get the packet
-/// with the number `lost`. Returns the numbers of the packets that it gets.
-fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> Vec<u64> {
-    let (mut numbers, mut is_idle) = (Vec::new(), false);
+/// with the number `lost`. Returns the numbers and times of the packets that it gets.
+fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> BTreeMap<u64, u64> {
+    let (mut packets, mut is_idle) = (BTreeMap::new(), false);
     while !is_idle {
         is_idle = true;
         for index in [0, 1, 0] {
             let (peer, socket) = &mut ends[index];
             let mut take = |event| {
-                if let PeerEvent::Packet { seq, .. } = event {
-                    numbers.push(seq);
+                if let PeerEvent::Packet { seq, time, .. } = event {
+                    packets.insert(seq, time);
                 }
             };
             peer.drive(now, socket, &mut take).unwrap();
@@ -170,8 +171,7 @@ fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) 
             }
         }
     }
-    numbers.sort_unstable();
-    numbers
+    packets
 }
 
 #[test]
@@ -190,14 +190,33 @@ fn missing_packets_are_requested_at_once_and_not_too_often() {
         }
         let lost = first + 5;
         let got = exchange(&mut ends, now, lost);
-        assert!(!got.contains(&lost) && got.contains(&(first + 9)), "{got:?}");
+        assert!(!got.contains_key(&lost) && got.contains_key(&(first + 9)), "{got:?}");
         ends[0].0.request_missing(now).unwrap();
-        requested.push(exchange(&mut ends, now, 0).contains(&lost));
+        requested.push(exchange(&mut ends, now, 0).contains_key(&lost));
     }
     // The third one has to wait for the tick.
     assert_eq!(requested, [true, true, false]);
     let later = exchange(&mut ends, now + Duration::from_millis(100), 0);
-    assert!(later.contains(&26), "{later:?}");
+    assert!(later.contains_key(&26), "{later:?}");
+}
+
+#[test]
+fn times_may_go_back_behind_a_pause() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    let payload: Arc<[u8]> = [0x41; 30].into();
+    let now = Instant::now() + Duration::from_secs(1);
+    ends[1].0.write(1, (None, 360_000), true, payload.clone(), now);
+    let first = exchange(&mut ends, now, 0)[&1];
+    // Longer than the time without packets after which str0m says that the stream has paused.
+    let later = now + Duration::from_secs(2);
+    exchange(&mut ends, later, 0);
+    // A frame of two packets: the file begins again.
+    ends[1].0.write(2, (None, 3600), false, payload.clone(), later);
+    ends[1].0.write(3, (None, 3600), true, payload, later);
+    let restarted = exchange(&mut ends, later, 0);
+    assert_eq!(restarted, [2, 3].map(|seq| (seq, first - 356_400)).into());
 }
 
 #[test]
