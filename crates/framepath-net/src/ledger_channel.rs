@@ -26,6 +26,10 @@ const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
 const PING_INTERVAL_NS: u64 = 100_000_000;
 /// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
 const SURE_PINGS: u32 = 8;
+/// Longest time of a frame from its birth to its end, nanoseconds: an hour.
+const LONGEST_NS: u64 = 3_600_000_000_000;
+/// Maximum number of own pings that wait for an answer; the oldest are forgotten.
+const MOST_ASKED: usize = 64;
 /// Maximum number of answers that wait. More pings get no answer.
 const MOST_ANSWERS: usize = 16;
 
@@ -61,6 +65,9 @@ pub(crate) struct LedgerChannel {
     pings: u32,
     /// Time of the next ping, CLOCK_MONOTONIC nanoseconds.
     next_ping_ns: u64,
+    /// Departures of own pings without an answer, oldest first. Any other answer is forged: its round trip, and so the error of the
+    /// clocks, could be as long as the other end likes.
+    asked: VecDeque<u64>,
     /// Stamps of pings to answer: departure there, and arrival here.
     answers: Vec<(u64, u64)>,
     /// Frames to send.
@@ -74,8 +81,8 @@ pub(crate) struct LedgerChannel {
     path: Option<RemotePath>,
     /// Number of pings that were answered.
     answered: u32,
-    /// Frames of the other end that wait for the first pings.
-    unconverted: VecDeque<FrameRows>,
+    /// Frames of the other end that wait for the first pings, each with its arrival, CLOCK_MONOTONIC nanoseconds.
+    unconverted: VecDeque<(u64, FrameRows)>,
     jumps: u64,
 }
 
@@ -90,6 +97,7 @@ impl LedgerChannel {
             has_sent_path: false,
             pings: 0,
             next_ping_ns: 0,
+            asked: VecDeque::new(),
             answers: Vec::new(),
             outgoing: VecDeque::new(),
             rows: BTreeMap::new(),
@@ -149,7 +157,7 @@ impl LedgerChannel {
                 if self.unconverted.len() == MOST_WAITING {
                     self.unconverted.pop_front();
                 }
-                self.unconverted.push_back(frame);
+                self.unconverted.push_back((arrived_ns, frame));
                 self.convert(SURE_PINGS);
             }
             Some(LedgerMessage::Ping { sent_ns }) => {
@@ -158,6 +166,8 @@ impl LedgerChannel {
                 }
             }
             Some(LedgerMessage::Pong { sent_ns, received_ns, replied_ns }) => {
+                let Some(at) = self.asked.iter().position(|asked_ns| *asked_ns == sent_ns) else { return };
+                self.asked.remove(at);
                 self.clock.push(PingStamps { sent_ns, received_ns, replied_ns, returned_ns: arrived_ns });
                 self.answered = self.answered.saturating_add(1);
                 let jumps = self.clock.jumps();
@@ -179,6 +189,10 @@ impl LedgerChannel {
                 let interval = if self.pings < FIRST_PINGS.0 { FIRST_PINGS.1 } else { PING_INTERVAL_NS };
                 self.pings = self.pings.saturating_add(1);
                 self.next_ping_ns = now_ns + interval;
+                if self.asked.len() == MOST_ASKED {
+                    self.asked.pop_front();
+                }
+                self.asked.push_back(now_ns);
                 return clock(LedgerMessage::Ping { sent_ns: now_ns });
             }
         }
@@ -211,7 +225,7 @@ impl LedgerChannel {
         if self.answered < pings {
             return;
         }
-        while let Some(frame) = self.unconverted.pop_front() {
+        while let Some((arrived_ns, frame)) = self.unconverted.pop_front() {
             let is_known = |row: &Row| {
                 usize::from(row.hop) < path.hops.len() && usize::from(row.thread) < path.threads.len().max(1)
             };
@@ -220,12 +234,13 @@ impl LedgerChannel {
             }
             let departure = self.left.get(&frame.id).copied();
             match converted(&self.clock, &frame) {
+                Some(remote) if !is_past(&remote, arrived_ns) => {}
                 Some(remote) => {
                     let remote = RemoteFrame { departure, ..remote };
                     self.exchange.keep(self.session, path, frame.id, remote);
                 }
                 None => {
-                    self.unconverted.push_front(frame);
+                    self.unconverted.push_front((arrived_ns, frame));
                     return;
                 }
             }
@@ -272,6 +287,14 @@ fn departed(mut frame: FrameRows, departure: &SentFrame) -> FrameRows {
     };
     frame.rows.push(pace);
     frame
+}
+
+/// Returns true if the rows are of a time before they arrived, and not of [`LONGEST_NS`]. Other rows are forged, and would make the
+/// report's figures absurd.
+fn is_past(frame: &RemoteFrame, arrived_ns: u64) -> bool {
+    let begin_ns = frame.rows.iter().map(|row| row.birth_ns).min().unwrap_or_default();
+    let end_ns = frame.rows.iter().map(|row| row.leave_ns).max().unwrap_or_default();
+    end_ns <= arrived_ns.saturating_add(frame.error_ns) && end_ns.saturating_sub(begin_ns) <= LONGEST_NS
 }
 
 /// Returns the rows of a frame in this machine's clock; `None` before the first ping.
@@ -346,7 +369,8 @@ mod tests {
         let start = 400_100_000;
         let row = |hop, enter_ns, leave_ns| {
             let (enter_ns, leave_ns) = (start + enter_ns, start + leave_ns);
-            Row { seq: 4, birth_ns: start + 1000, enter_ns, leave_ns, hop, ..Row::default() }
+            let flags = flag::LAST;
+            Row { seq: 4, birth_ns: start + 1000, enter_ns, leave_ns, hop, flags, ..Row::default() }
         };
         let rows = vec![row(0, 1000, 2000), row(1, 2000, 5000)];
         let later = |row: Row| Row {
@@ -382,14 +406,14 @@ mod tests {
     #[test]
     fn rows_that_come_before_the_first_ping_wait_for_it() {
         let ([_, far], mut channels) = ends();
-        let row = Row { birth_ns: 1, enter_ns: 1, leave_ns: 2, ..Row::default() };
+        let row = Row { birth_ns: 1, enter_ns: 1, leave_ns: 2, flags: flag::LAST, ..Row::default() };
         let path = LedgerMessage::Path(VERSION, path(&["a"])).to_bytes().unwrap();
         let frame = |hop| {
             let rows = vec![Row { hop, ..row }];
             LedgerMessage::Frame(FrameRows { id: u64::from(hop), rows }).to_bytes().unwrap()
         };
         for message in [path, frame(0), frame(1)] {
-            channels[1].recv(&message, 0);
+            channels[1].recv(&message, DAY + 100);
         }
         assert!(far.take_remote().frames.is_empty());
         pass(&mut channels, 10_000);
@@ -403,8 +427,10 @@ mod tests {
     fn only_the_first_viewer_that_sends_rows_is_kept() {
         let exchange = Arc::new(LedgerExchange::default());
         let mut viewers = [(); 2].map(|()| LedgerChannel::new(exchange.clone()));
-        let row = Row { leave_ns: 2, ..Row::default() };
+        let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
         for (id, viewer) in viewers.iter_mut().enumerate() {
+            viewer.opened(LedgerStream::Clock);
+            assert!(viewer.poll(0).is_some());
             let rows = LedgerMessage::Frame(FrameRows { id: id as u64, rows: vec![row] });
             let pong = LedgerMessage::Pong { sent_ns: 0, received_ns: 1, replied_ns: 1 };
             for message in [LedgerMessage::Path(VERSION, path(&["recv"])), pong, rows] {
@@ -417,9 +443,37 @@ mod tests {
     }
 
     #[test]
+    fn answers_without_a_question_are_ignored() {
+        let mut channel = LedgerChannel::new(Arc::default());
+        let answer = |channel: &mut LedgerChannel, sent_ns, at_ns| {
+            let pong = LedgerMessage::Pong { sent_ns, received_ns: at_ns, replied_ns: at_ns };
+            channel.recv(&pong.to_bytes().unwrap(), at_ns);
+            channel.clock.error_ns(at_ns)
+        };
+        channel.opened(LedgerStream::Clock);
+        assert!(channel.poll(DAY).is_some());
+        assert_eq!(answer(&mut channel, 0, DAY + 100), None);
+        assert_eq!(answer(&mut channel, DAY, DAY + 100), Some(53));
+        assert_eq!((answer(&mut channel, DAY, DAY + 100), channel.answered), (Some(53), 1));
+        for ping in 1..=2 * MOST_ASKED as u64 {
+            assert!(channel.poll(DAY + ping * PING_INTERVAL_NS).is_some());
+        }
+        assert_eq!(channel.asked.len(), MOST_ASKED);
+    }
+
+    #[test]
+    fn rows_of_the_future_and_of_hours_are_forged() {
+        let row = |birth_ns, leave_ns| Row { birth_ns, enter_ns: birth_ns, leave_ns, ..Row::default() };
+        let is_past = |rows: Vec<Row>| is_past(&RemoteFrame { rows, error_ns: 50, departure: None }, DAY);
+        assert!(is_past(vec![row(DAY - 1000, DAY - 10), row(DAY - 1000, DAY + 50)]));
+        assert!(!is_past(vec![row(DAY - 1000, DAY + 51)]));
+        assert!(!is_past(vec![row(DAY - LONGEST_NS - 1, DAY - 10), row(DAY - 1000, DAY)]));
+    }
+
+    #[test]
     fn nobody_fills_the_memory() {
         let (_, mut channels) = ends();
-        let row = Row { leave_ns: 2, ..Row::default() };
+        let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
         for id in 0..2000 {
             channels[0].push_departure(sent(id, 0, 0, 0));
             channels[0].push_packetized(FrameRows { id: id + 10_000, rows: vec![row] });

@@ -14,6 +14,8 @@ use crate::sent_frame::SentFrame;
 const MOST_OUTGOING: usize = 1024;
 /// Maximum number of frames of the other end that are kept; the oldest are forgotten.
 const MOST_FRAMES: usize = 1 << 16;
+/// Maximum number of rows of all these frames, about 200 MB. Frames of honest ends have one row for each hop.
+const MOST_ROWS: usize = 1 << 20;
 
 /// Rows of one frame at the other end, in this machine's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +53,8 @@ struct ExchangeState {
     remote: RemoteLedger,
     /// Numbers of the frames in `remote`, oldest first.
     order: VecDeque<u64>,
+    /// Number of rows of the frames in `remote`.
+    rows: usize,
     /// Session whose rows are kept; `None` before the first rows.
     session: Option<u64>,
     next_session: u64,
@@ -77,6 +81,7 @@ impl LedgerExchange {
     pub fn take_remote(&self) -> RemoteLedger {
         let mut state = lock(&self.0);
         state.order.clear();
+        state.rows = 0;
         std::mem::take(&mut state.remote)
     }
 
@@ -107,18 +112,44 @@ impl LedgerExchange {
         if state.remote.path.hops.is_empty() {
             state.remote.path = path.clone();
         }
-        if state.remote.frames.insert(id, frame).is_none() {
-            state.order.push_back(id);
+        state.rows += frame.rows.len();
+        match state.remote.frames.insert(id, frame) {
+            Some(before) => state.rows -= before.rows.len(),
+            None => state.order.push_back(id),
         }
-        if state.order.len() > MOST_FRAMES {
-            if let Some(oldest) = state.order.pop_front() {
-                state.remote.frames.remove(&oldest);
-            }
+        while state.order.len() > MOST_FRAMES || state.rows > MOST_ROWS {
+            let Some(oldest) = state.order.pop_front() else { break };
+            let forgotten = state.remote.frames.remove(&oldest);
+            state.rows -= forgotten.map_or(0, |frame| frame.rows.len());
         }
     }
 
     /// Counts a jump of one of the clocks.
     pub(crate) fn count_jumps(&self, jumps: u64) {
         lock(&self.0).remote.clock_jumps += jumps;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_with_many_rows_are_forgotten_earlier() {
+        let exchange = LedgerExchange::default();
+        let keep = |id: u64, rows: usize| {
+            let rows = vec![Row::default(); rows];
+            exchange.keep(1, &RemotePath::default(), id, RemoteFrame { rows, error_ns: 0, departure: None });
+        };
+        // The same number again does not count twice.
+        for id in 0..20 {
+            keep(id / 2, MOST_ROWS / 8);
+        }
+        let mut kept: Vec<u64> = exchange.take_remote().frames.into_keys().collect();
+        kept.sort_unstable();
+        assert_eq!(kept, [2, 3, 4, 5, 6, 7, 8, 9]);
+        (0..=MOST_FRAMES as u64).for_each(|id| keep(id, 1));
+        let frames = exchange.take_remote().frames;
+        assert_eq!((frames.len(), frames.contains_key(&0)), (MOST_FRAMES, false));
     }
 }

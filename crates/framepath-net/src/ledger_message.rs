@@ -88,7 +88,9 @@ impl LedgerMessage {
             LedgerMessage::Path(VERSION, path) => Some(LedgerMessage::Path(VERSION, checked_path(path)?)),
             LedgerMessage::Path(..) => None,
             LedgerMessage::Frame(frame) => {
-                let is_possible = !frame.rows.is_empty() && frame.rows.len() <= MOST_ROWS;
+                // Without its end, the frame would not count as one that has reached the sink.
+                let is_possible =
+                    frame.rows.len() <= MOST_ROWS && frame.rows.iter().any(|row| row.has(flag::LAST));
                 let FrameRows { id, rows } = frame;
                 let rows: Option<Vec<Row>> = rows.into_iter().map(checked_row).collect();
                 Some(LedgerMessage::Frame(FrameRows { id, rows: rows.filter(|_| is_possible)? }))
@@ -170,7 +172,7 @@ mod tests {
             enter_ns: 6,
             leave_ns: 9,
             hop: 1,
-            flags: flag::REMOTE,
+            flags: flag::REMOTE | flag::LAST,
             ..Row::default()
         };
         for message in [
@@ -200,14 +202,16 @@ mod tests {
         let many = RemotePath { hops: vec![path("a").hops[0].clone(); MOST_HOPS + 1], threads: Vec::new() };
         assert!(is_refused(LedgerMessage::Path(VERSION, many)));
         let frame = |row: Row, count| LedgerMessage::Frame(FrameRows { id: 0, rows: vec![row; count] });
-        assert!(!is_refused(frame(Row::default(), MOST_ROWS)));
-        assert!(is_refused(frame(Row::default(), MOST_ROWS + 1)) && is_refused(frame(Row::default(), 0)));
+        let end = Row { flags: flag::LAST, ..Row::default() };
+        assert!(!is_refused(frame(end, MOST_ROWS)));
+        assert!(is_refused(frame(end, MOST_ROWS + 1)) && is_refused(frame(end, 0)));
+        assert!(is_refused(frame(Row::default(), 1)));
         for row in [
-            Row { enter_ns: 1, ..Row::default() },
-            Row { birth_ns: 1, ..Row::default() },
-            Row { leave_ns: u64::MAX, ..Row::default() },
-            Row { compute_ns: u64::MAX, ..Row::default() },
-            Row { copied_bytes: u64::MAX, ..Row::default() },
+            Row { enter_ns: 1, ..end },
+            Row { birth_ns: 1, ..end },
+            Row { leave_ns: u64::MAX, ..end },
+            Row { compute_ns: u64::MAX, ..end },
+            Row { copied_bytes: u64::MAX, ..end },
         ] {
             assert!(is_refused(frame(row, 1)), "{row:?}");
         }

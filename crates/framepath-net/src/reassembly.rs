@@ -21,6 +21,9 @@ use crate::error::WebrtcError;
 const LARGEST_FRAME: usize = 64 << 20;
 /// Maximum number of packets that wait behind a missing one. With more, the missing one counts as lost.
 const MOST_WAITING: usize = 8192;
+/// Largest distance of a sequence number from the highest so far. One in front of the stream's first number wraps to a number near
+/// the largest.
+const MOST_AHEAD: u64 = 1 << 16;
 
 /// RTP packet that has arrived.
 #[derive(Clone, Debug)]
@@ -71,6 +74,8 @@ pub struct ReassemblyCounts {
 struct PartialFrame {
     time: u64,
     bytes: Vec<u8>,
+    /// Size of all payloads so far, bytes. The depacketizer keeps those of a unit that has not ended.
+    payload_bytes: usize,
     arrived_ns: u64,
     last_arrived_ns: u64,
     number: Option<u64>,
@@ -136,10 +141,13 @@ impl Reassembly {
         })
     }
 
-    /// Takes a packet. Ignores a duplicate, and a packet that already counts as lost.
+    /// Takes a packet. Ignores a duplicate, a packet that already counts as lost, and an impossible sequence number.
     pub fn push(&mut self, packet: RtpArrival) {
-        let next = *self.next.get_or_insert(packet.seq);
         let highest = self.highest.unwrap_or(packet.seq);
+        if packet.seq > highest.saturating_add(MOST_AHEAD) || packet.seq == u64::MAX {
+            return;
+        }
+        let next = *self.next.get_or_insert(packet.seq);
         self.has_gap |= packet.seq > highest + 1;
         self.highest = Some(highest.max(packet.seq));
         if packet.seq >= next {
@@ -229,6 +237,7 @@ impl Reassembly {
         let partial = self.partial.get_or_insert_with(|| PartialFrame {
             time,
             bytes: Vec::new(),
+            payload_bytes: 0,
             arrived_ns,
             last_arrived_ns: arrived_ns,
             number: None,
@@ -243,11 +252,12 @@ impl Reassembly {
         partial.last_arrived_ns = partial.last_arrived_ns.max(arrived_ns);
         partial.number = partial.number.or(number);
         if !partial.broken {
+            partial.payload_bytes += payload.len();
             let PartialFrame { bytes, depacketizer, .. } = partial;
             let is_valid = meter::copy(payload.len(), || {
                 depacketizer.depacketize(&payload, bytes, &mut CodecExtra::None).is_ok()
             });
-            partial.broken = !is_valid || partial.bytes.len() > LARGEST_FRAME;
+            partial.broken = !is_valid || partial.bytes.len().max(partial.payload_bytes) > LARGEST_FRAME;
         }
         self.at_boundary = marker;
         if marker {
@@ -517,6 +527,40 @@ mod tests {
         }
         assert_eq!(got, [0, 3, 4, 5]);
         assert_eq!(reassembly.counts(), ReassemblyCounts { lost_packets: 1, lost_frames: 2 });
+    }
+
+    #[test]
+    fn numbers_in_front_of_the_first_are_ignored() {
+        let all = frames();
+        let mut arrived = packets(&all);
+        // The session extends 65535 behind 0 to the first, and 40000 to the second.
+        for (at, seq) in [(1, u64::MAX), (4, u64::MAX - 25_535)] {
+            let packet = RtpArrival { seq, ..arrived[at].clone() };
+            arrived.insert(at, packet);
+        }
+        let (got, counts) = numbers(arrived, &all);
+        assert_eq!((got, counts), ((0..10).collect(), ReassemblyCounts::default()));
+    }
+
+    #[test]
+    fn fragments_without_an_end_are_kept_up_to_the_largest_frame() {
+        let mut reassembly = Reassembly::new(Coding::H264, 0).unwrap();
+        let is_broken = |reassembly: &Reassembly| reassembly.partial.as_ref().map(|partial| partial.broken);
+        let mut seq = 0;
+        let mut push = |reassembly: &mut Reassembly, payload: &Arc<[u8]>| {
+            seq += 1;
+            let payload = payload.clone();
+            reassembly.push(RtpArrival { seq, time: 0, marker: false, number: None, payload, arrived_ns: 0 });
+            assert_eq!(reassembly.poll(0), None);
+        };
+        push(&mut reassembly, &SPS.into());
+        // A fragment of an IDR slice, neither the first nor the last.
+        let fragment: Arc<[u8]> = [&[0x7c, 0x05], &vec![0x88; 1 << 20][..]].concat().into();
+        for _ in 0..LARGEST_FRAME >> 20 {
+            assert_eq!(is_broken(&reassembly), Some(false));
+            push(&mut reassembly, &fragment);
+        }
+        assert_eq!(is_broken(&reassembly), Some(true));
     }
 
     #[test]

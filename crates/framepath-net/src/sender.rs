@@ -343,6 +343,25 @@ mod tests {
     }
 
     #[test]
+    fn the_figures_are_for_no_web_page() {
+        let sender = sender();
+        for (host, status) in [
+            ("127.0.0.1:8443", "200"),
+            ("[::1]:8443", "200"),
+            ("LocalHost", "200"),
+            ("rebound.example:8443", "404"),
+            ("127.0.0.1.example", "404"),
+            ("a b", "404"),
+        ] {
+            let mut stream = TcpStream::connect(sender.address()).unwrap();
+            write!(stream, "GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            assert_eq!(&answer[9..12], status, "{host}: {answer}");
+        }
+    }
+
+    #[test]
     fn idle_connections_keep_nobody_out() {
         let sender = sender();
         let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(sender.address()).unwrap()).collect();

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
 };
+use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
@@ -194,6 +195,18 @@ fn text_response(status: StatusCode, text: &str) -> Response<String> {
     response
 }
 
+/// Returns true if the header `Host` is missing, or has an address or `localhost`. A web page whose domain was resolved to an address of
+/// this computer (DNS rebinding) makes the user's browser send the domain.
+fn names_no_domain(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(HOST) else { return true };
+    let Some(authority) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
+        return false;
+    };
+    let name = authority.host();
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
 /// Answers a request of the address `remote` to this computer's address `local`.
 async fn answer(
     request: Request<Incoming>,
@@ -203,7 +216,8 @@ async fn answer(
 ) -> Result<Response<String>, RequestRefused> {
     let path = request.uri().path();
     // For programs of this computer, as the service's figures.
-    if path == METRICS && (remote == local || remote.is_loopback()) && request.method() == Method::GET {
+    let is_of_here = (remote == local || remote.is_loopback()) && names_no_domain(request.headers());
+    if path == METRICS && is_of_here && request.method() == Method::GET {
         let (counts, viewers) = (commands.shared.counts(), lock(&commands.shared.figures).clone());
         let mut page = Response::new(sender_metrics::text(counts, &viewers, Instant::now()));
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");

@@ -45,5 +45,6 @@ framepath_testkit::tests!(
     reconnects::a_viewer_connects_again_when_the_network_is_back,
     reconnects::a_viewer_goes_on_with_a_sender_that_starts_again,
     reconnects::a_viewer_gives_up_after_the_timeout,
+    reconnects::connections_without_a_frame_are_failed_attempts,
     reconnects::a_viewer_that_comes_back_gets_a_keyframe_at_once,
 );

@@ -22,6 +22,8 @@ pub enum Dropped {
     OneOf(usize, usize),
     /// None.
     Nothing,
+    /// All, and those of the viewer; only requests pass.
+    All,
 }
 
 /// State that a proxy shares with its threads.
@@ -143,7 +145,7 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
             Err(error) => panic!("{error}"),
         };
         let bytes = &bytes[..len];
-        if switch.is_cut.load(Ordering::Relaxed) {
+        if switch.is_cut.load(Ordering::Relaxed) || matches!(drops, Dropped::All) {
             continue;
         }
         if source != sender {
@@ -162,7 +164,7 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
             let drop = match drops {
                 Dropped::FirstOf(frame) => is_new && times.len() == frame + 1,
                 Dropped::OneOf(packet, end) => packets % packet == packet / 2 && times.len() <= end,
-                Dropped::Nothing => false,
+                Dropped::Nothing | Dropped::All => false,
             };
             if drop {
                 switch.dropped.fetch_add(1, Ordering::Relaxed);

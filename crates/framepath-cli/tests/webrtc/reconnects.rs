@@ -94,6 +94,22 @@ pub fn a_viewer_gives_up_after_the_timeout() {
     wait(viewer, "recv").ended(1).prints("no datagram from 127.0.0.1:");
 }
 
+pub fn connections_without_a_frame_are_failed_attempts() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=10 loop=10", "");
+    // As behind a firewall that lets only HTTP pass.
+    let proxy = Proxy::start(sending.port, Dropped::All);
+    let output = wait(sending.watch_at(&proxy.url, "timeout=6s reconnect=inf"), "recv").ended(1);
+    assert!(
+        output.stderr.contains("no datagram from") && !output.stderr.contains("reconnected"),
+        "{output:#?}"
+    );
+    sending.signal(Signal::INT);
+    sending.end().ended(130);
+    proxy.end();
+}
+
 pub fn a_viewer_that_comes_back_gets_a_keyframe_at_once() {
     // Only the first frame and requested ones are keyframes.
     let path = "test size=64x48 format=yuv420p rate=25 frames=0 ! encode h264 gop=inf ! send listen=127.0.0.1:0 wait=1";

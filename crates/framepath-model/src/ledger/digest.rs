@@ -194,7 +194,10 @@ fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest 
         median,
         median_held_depth_ns,
         has_frame_threads: passed.iter().any(|row| row.has(flag::FRAME_THREAD)),
-        cpu_ns: is_counted.then(|| mine.iter().map(|r| r.compute_ns + r.copy_ns).sum()),
+        // Rows of another machine can have any times.
+        cpu_ns: is_counted.then(|| {
+            mine.iter().map(|r| r.compute_ns.saturating_add(r.copy_ns)).fold(0, u64::saturating_add)
+        }),
         copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
         switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),
     }
@@ -210,6 +213,14 @@ mod tests {
 
     fn line(rows: &mut [Row], hops: u16) -> Digest {
         digest(rows, &HopTree::line(hops.into()), hops - 1)
+    }
+
+    #[test]
+    fn times_of_a_strange_machine_do_not_overflow() {
+        let long =
+            Row { compute_ns: u64::MAX, copy_ns: u64::MAX, ..row(0, 0, 0, 100, flag::COUNTED | flag::LAST) };
+        let digest = line(&mut [long, Row { seq: 1, ..long }], 1);
+        assert_eq!(digest.hops[0].cpu_ns, Some(u64::MAX));
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub(super) struct WhepSource {
     next_seq: u64,
     /// Sender's ledger, by the first connection.
     remote: Arc<RemoteSender>,
+    /// Loss in front of the present connection, until this one's first frame; `None` afterwards, and in the first connection. A
+    /// connection without a frame is a failed attempt: HTTP may pass where UDP does not.
+    unproven: Option<Lost>,
+    /// True in the first connection.
+    is_first: bool,
     /// Number of the first frame of the present connection.
     first_seq: u64,
     /// RTP timestamp of the first frame of the present connection; `None` before that frame.
@@ -120,6 +125,8 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
         run,
         next_seq: 0,
         remote,
+        unproven: None,
+        is_first: true,
         first_seq: 0,
         first_time: None,
         timeline: ConnectedTimes::default(),
@@ -186,7 +193,7 @@ impl WhepSource {
     /// Records the arrival of the frame that gets the next number, for the ledger of both ends. The ledgers of later connections are
     /// not exchanged: a sender that has started again numbers its frames from 0.
     fn record_arrival(&self, frame: &ReassembledFrame) {
-        if let Some(number) = frame.number.filter(|_| self.first_seq == 0) {
+        if let Some(number) = frame.number.filter(|_| self.is_first) {
             self.remote.arrived(self.next_seq, number, frame.last_arrived_ns);
         }
     }
@@ -206,10 +213,46 @@ impl WhepSource {
             self.connection = WhepConnection::Ended;
             return error.map_or(Ok(()), Err);
         }
+        if let Some(lost) = self.unproven.take() {
+            log::info!("recv: no frame from the new connection");
+            return self.attempt_failed(lost);
+        }
         let lost = Lost::now(self.next_seq - self.first_seq, error);
         log::warn!("recv: connection lost after {} frames ({}); connects again", lost.packets, lost.reason());
         self.connection = WhepConnection::Down(lost);
         Ok(())
+    }
+
+    /// Counts a failed attempt to connect again behind `lost`. The stream ends if it was the last.
+    ///
+    /// # Errors
+    /// The error by which the connection was lost, if it was the last attempt.
+    fn attempt_failed(&mut self, mut lost: Lost) -> Result<(), StageError> {
+        lost.failed();
+        let limit_ns = lost.since_ns.saturating_add(self.options.timeout.as_nanos() as u64);
+        if lost.attempts < self.reconnect && lost.due_ns < limit_ns {
+            self.connection = WhepConnection::Down(lost);
+            return Ok(());
+        }
+        self.connection = WhepConnection::Ended;
+        lost.error.map_or(Ok(()), Err)
+    }
+
+    /// Counts the connection in which a frame has arrived, and moves the times behind those of the one before.
+    fn reconnected(&mut self, lost: &Lost) {
+        let gap_ns = now_ns().saturating_sub(lost.since_ns);
+        let network = &self.outcomes.network;
+        network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
+        if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
+            self.outcomes.notes.add(format!(
+                "recv: connection lost after {} frames ({}); reconnected after {:.2} s",
+                lost.packets,
+                lost.reason(),
+                gap_ns as f64 / 1e9
+            ));
+        }
+        let gap = Rational::new(1, 1_000_000_000).rescale(gap_ns as i64, TIME_BASE);
+        self.timeline.reconnect(gap.unwrap_or(0));
     }
 
     /// Waits until the next attempt to connect again is due, and makes it. Returns true after the attempt, also if it
@@ -229,40 +272,26 @@ impl WhepSource {
         }
         let lasted = Duration::from_nanos(now_ns().saturating_sub(lost.since_ns));
         let timeout = self.options.timeout.saturating_sub(lasted);
-        let receiver = match open(&ReceiverOptions { timeout, ..self.options.clone() }, &self.run, canceled) {
-            Ok(receiver) => receiver,
-            Err(WebrtcError::Canceled) => return Ok(false),
+        let opened = open(&ReceiverOptions { timeout, ..self.options.clone() }, &self.run, canceled);
+        if matches!(opened, Err(WebrtcError::Canceled)) {
+            return Ok(false);
+        }
+        let connection = std::mem::replace(&mut self.connection, WhepConnection::Ended);
+        let WhepConnection::Down(lost) = connection else { return Ok(true) };
+        match opened {
+            Ok(receiver) if receiver.coding() != self.coding => {
+                let (old, new) = (self.coding, receiver.coding());
+                return Err(StageError::Option(format!("the stream changed from {old:?} to {new:?}")));
+            }
+            Ok(receiver) => {
+                (self.first_time, self.first_seq, self.is_first) = (None, self.next_seq, false);
+                (self.connection, self.unproven) = (WhepConnection::Up(receiver), Some(lost));
+            }
             Err(error) => {
                 log::info!("recv: cannot connect again: {error}");
-                lost.failed();
-                let limit_ns = lost.since_ns.saturating_add(self.options.timeout.as_nanos() as u64);
-                if lost.attempts < self.reconnect && lost.due_ns < limit_ns {
-                    return Ok(true);
-                }
-                let ended = lost.error.take();
-                self.connection = WhepConnection::Ended;
-                return ended.map_or(Ok(true), Err);
+                self.attempt_failed(lost)?;
             }
-        };
-        if receiver.coding() != self.coding {
-            let (old, new) = (self.coding, receiver.coding());
-            return Err(StageError::Option(format!("the stream changed from {old:?} to {new:?}")));
         }
-        let gap_ns = now_ns().saturating_sub(lost.since_ns);
-        let network = &self.outcomes.network;
-        network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
-        if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
-            self.outcomes.notes.add(format!(
-                "recv: connection lost after {} frames ({}); reconnected after {:.2} s",
-                lost.packets,
-                lost.reason(),
-                gap_ns as f64 / 1e9
-            ));
-        }
-        let gap = Rational::new(1, 1_000_000_000).rescale(gap_ns as i64, TIME_BASE);
-        self.timeline.reconnect(gap.unwrap_or(0));
-        (self.first_time, self.first_seq) = (None, self.next_seq);
-        self.connection = WhepConnection::Up(receiver);
         Ok(true)
     }
 
@@ -305,6 +334,9 @@ impl Source for WhepSource {
             return Ok(!has_ended && !signal::interrupted());
         };
         self.skips_to_key = false;
+        if let Some(lost) = self.unproven.take() {
+            self.reconnected(&lost);
+        }
         let ReceivedFrame { frame, taken_ns, whole_ns, cpu_ns, released_ns } = received;
         let (first_ns, last_ns) = (frame.arrived_ns, frame.last_arrived_ns);
         let arrival = FrameArrival { first_ns, last_ns, taken_ns, whole_ns, cpu_ns, released_ns };
