@@ -51,7 +51,7 @@ use clock::Clock;
 
 static DEFINITION: Definition = Definition::sink(
     "play",
-    "shows frames in a window, at their times or (live source) at once; q or Esc ends, space pauses, f: full screen",
+    "shows frames in a window, live ones at once; q or Esc ends, space pauses, f: full screen",
 )
 .args(&[
     Arg::option(
