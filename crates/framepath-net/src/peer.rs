@@ -220,8 +220,6 @@ impl WebrtcPeer {
             .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
-            // The sender paces; str0m's pacer would delay each frame by half of its interval.
-            stream.set_unpaced(true);
         }
         let batch = DatagramBatch::default();
         let mut peer = WebrtcPeer {

@@ -120,7 +120,10 @@ fn check(tables: &[BTreeMap<u64, Vec<CsvRow>>; 2], offset_ns: u64) {
     let [sent, received] = [whole(&tables[0], &AT_SENDER), whole(&tables[1], &AT_VIEWER)];
     // Rows of frames that have just passed when the session ends do not come back.
     assert!(received.len() > FRAMES / 2 && sent.len() > FRAMES / 2, "{} {}", received.len(), sent.len());
-    let rows: Vec<&CsvRow> = received.values().chain(sent.values()).copied().flatten().collect();
+    // A decoder's frame threads work on several frames at once: their times are shared out by stamps.
+    let is_one_thread = |row: &&CsvRow| !row["stage"].ends_with("decode");
+    let rows: Vec<&CsvRow> =
+        received.values().chain(sent.values()).copied().flatten().filter(is_one_thread).collect();
     let mut unexplained = Vec::new();
     for row in &rows {
         let (explained_ns, wall_ns) = (explained_ns(row), number(row, "wall_ns"));
