@@ -46,8 +46,7 @@ fn session(
     let local = sockets[0].local_addr().unwrap();
     let viewer = WebrtcPeer::offer(pinned_sender, viewer, local, |offer| {
         let local = sockets[1].local_addr()?;
-        let (peer, answer) =
-            WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, Some(12_000_000)), sender, local)?;
+        let (peer, answer) = WebrtcPeer::accept(&offer, pinned_viewer, (Coding::H264, None), sender, local)?;
         accepted = Some(peer);
         Ok(answer)
     });
@@ -217,20 +216,4 @@ fn times_may_go_back_behind_a_pause() {
     ends[1].0.write(3, (None, 3600), true, payload, later);
     let restarted = exchange(&mut ends, later, 0);
     assert_eq!(restarted, [2, 3].map(|seq| (seq, first - 356_400)).into());
-}
-
-#[test]
-fn written_packets_leave_at_once_also_where_the_bandwidth_is_estimated() {
-    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
-    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
-    assert_eq!(connected, [true; 2]);
-    let (peer, socket) = &mut ends[1];
-    let now = Instant::now();
-    let payload: Arc<[u8]> = [0x41; 1100].into();
-    for seq in 1..=40 {
-        peer.write(seq, (None, 9), seq == 40, payload.clone(), now);
-    }
-    let mut sent = 0;
-    peer.drive(now, socket, |event| sent += usize::from(matches!(event, PeerEvent::Sent(..)))).unwrap();
-    assert_eq!(sent, 40);
 }
