@@ -221,20 +221,7 @@ impl WebrtcPeer {
         if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
-        let batch = DatagramBatch::default();
-        let mut peer = WebrtcPeer {
-            rtc,
-            local,
-            mid,
-            pt,
-            coding,
-            ledger: Vec::new(),
-            deadline: now,
-            batch,
-            batched: Vec::new(),
-            times: RtpTimes::default(),
-            worked_to: now,
-        };
+        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         if has_ledger {
             peer.start_ledger(false);
             add_ledger_attribute(&mut answer);
@@ -271,8 +258,16 @@ impl WebrtcPeer {
         let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
             description("the answer has no video that can be received; supported: h264, vp8")
         })?;
-        let batch = DatagramBatch::default();
-        let mut peer = WebrtcPeer {
+        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        if has_ledger {
+            peer.start_ledger(true);
+        }
+        Ok(peer)
+    }
+
+    /// Makes either end's session, without data channels, from one whose descriptions are exchanged.
+    fn new(rtc: Rtc, local: SocketAddr, (mid, pt, coding): (Mid, Pt, Coding), now: Instant) -> WebrtcPeer {
+        WebrtcPeer {
             rtc,
             local,
             mid,
@@ -280,15 +275,11 @@ impl WebrtcPeer {
             coding,
             ledger: Vec::new(),
             deadline: now,
-            batch,
+            batch: DatagramBatch::default(),
             batched: Vec::new(),
             times: RtpTimes::default(),
             worked_to: now,
-        };
-        if has_ledger {
-            peer.start_ledger(true);
         }
-        Ok(peer)
     }
 
     /// Opens the data channels for the ledger. One end begins the association.
