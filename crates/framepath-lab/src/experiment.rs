@@ -7,6 +7,7 @@ mod encode;
 mod faults;
 mod handoff;
 mod inject;
+mod load;
 mod loopback;
 mod m2m;
 mod players;

@@ -5,7 +5,6 @@
 //! network, of the machine and of the screen, and the parts of the stream alone.
 
 mod barcode;
-mod burner;
 mod capture_part;
 mod condition;
 mod contender;
@@ -25,12 +24,12 @@ use framepath_model::summary::{Skipped, Summary};
 
 use crate::display::Display;
 use crate::error::LabError;
+use crate::experiment::load::Load;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
 use crate::test_link::TestLink;
-use burner::Burner;
 use condition::{CONDITIONS, StreamCondition};
 use contender::{OURS, STREAMERS, Streamer, Streaming};
 use desktop::RATE;
@@ -186,7 +185,7 @@ fn stream(
     screens: &[Display; 2],
 ) -> Result<Measured, LabError> {
     let link = condition.link.map(|limits| TestLink::start(&settings.framepath, &limits)).transpose()?;
-    let _load = condition.is_loaded.then(Burner::start);
+    let _load = condition.is_loaded.then(Load::start);
     let clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
     let mut running = streamer.start(settings, screens, link.as_ref())?;
     let mut observer = ScreenObserver::new(screens[1].x_name()?)?;

@@ -7,7 +7,6 @@
 
 mod element_latency;
 mod injection;
-mod load;
 mod overhead;
 mod own_ledger;
 
@@ -19,12 +18,12 @@ use framepath_model::summary::{Skipped, Summary};
 use framepath_os::process::signal;
 
 use crate::error::LabError;
+use crate::experiment::load::Load;
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::Measured;
 use crate::progress::ProgressView;
 use crate::traced::{NumberedClip, TracedProgram, TracedRun};
 use injection::{ForeignInjection, INJECTIONS};
-use load::Load;
 
 /// Suffix of the cases under load.
 const LOADED: &str = "-loaded";
