@@ -13,6 +13,7 @@ use std::ffi::c_int;
 use std::ptr;
 
 use ffmpeg_sys_next as ff;
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::colors::{ColorRange, Colors, MATRIX_RGB, SMPTE170M};
 use framepath_model::format::{ColorFamily, Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
@@ -160,6 +161,11 @@ impl Converter {
         }
     }
 
+    /// True if [`Converter::convert_rows`] converts only the changed rows of pictures in `from`.
+    pub fn takes_rows(&self, from: PixelFormat) -> bool {
+        self.scale.is_none() && rgb_to_yuv::converts(from, self.to)
+    }
+
     /// Returns the number of bytes that a slot needs for a converted picture with this layout.
     pub fn slot_bytes(layout: &Layout) -> usize {
         layout.size + SLACK
@@ -177,6 +183,23 @@ impl Converter {
     /// `into` does not have the format of the converter, or its size: that of [`Converter::scaling`], else that of
     /// `from`.
     pub fn convert(&mut self, from: &Frame, into: &mut FrameMut) -> Result<(), ConvertError> {
+        self.convert_rows(from, into, None)
+    }
+
+    /// Converts as [`convert`](Converter::convert), but only the rows `changed`, if [`Converter::takes_rows`] is true
+    /// for the format of `from`: the slot of `into` then has the other rows from an earlier picture.
+    ///
+    /// # Errors
+    /// As for [`convert`](Converter::convert).
+    ///
+    /// # Panics
+    /// As for [`convert`](Converter::convert), or a changed row is below the picture.
+    pub fn convert_rows(
+        &mut self,
+        from: &Frame,
+        into: &mut FrameMut,
+        changed: Option<&ChangedRows>,
+    ) -> Result<(), ConvertError> {
         let (source, target) = (*from.layout(), *into.layout());
         assert_eq!(target.format, self.to, "the format of the converter");
         assert_eq!((target.width, target.height), self.size_for(&source), "the size of the converter");
@@ -192,8 +215,11 @@ impl Converter {
             let detail = "no room after the last plane; see Converter::slot_bytes";
             return Err(LayoutError::Planes { format, width, height, detail }.into());
         }
-        if self.scale.is_none() && rgb_to_yuv::converts(source.format, target.format) {
-            meter::convert(target.pixel_bytes(), || self.rgb_to_yuv.convert(from, into));
+        if self.takes_rows(source.format) {
+            let whole = ChangedRows::all(source.height);
+            let changed = changed.unwrap_or(&whole);
+            let bytes = target.pixel_bytes() * changed.count() as usize / source.height as usize;
+            meter::convert(bytes, || self.rgb_to_yuv.convert(from, into, changed.bands()));
             return Ok(());
         }
         self.prepare(&source);

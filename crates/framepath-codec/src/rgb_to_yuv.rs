@@ -6,6 +6,8 @@
 //! and row are repeated. Alpha is ignored. Sums are exact, and rounded once: a sample differs by at most one level
 //! from the same calculation in double precision.
 
+use std::ops::Range;
+
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::{Frame, FrameMut};
 
@@ -41,11 +43,12 @@ pub(crate) struct RgbToYuv {
 }
 
 impl RgbToYuv {
-    /// Writes the picture `from` into `into`, whose layout has the same size.
+    /// Writes the rows of `bands` of the picture `from` into `into`, whose layout has the same size. A row whose
+    /// neighbour has the same chroma is written with it.
     ///
     /// # Panics
-    /// [`converts`] is false for the formats, or the sizes differ.
-    pub(crate) fn convert(&mut self, from: &Frame, into: &mut FrameMut) {
+    /// [`converts`] is false for the formats, the sizes differ, or a band ends below the picture.
+    pub(crate) fn convert(&mut self, from: &Frame, into: &mut FrameMut, bands: &[Range<u32>]) {
         let (source, target) = (*from.layout(), *into.layout());
         assert!(converts(source.format, target.format), "{} to {}", source.format, target.format);
         assert_eq!((source.width, source.height), (target.width, target.height), "equal sizes");
@@ -54,7 +57,8 @@ impl RgbToYuv {
         let [u, v] = &mut self.chroma;
         u.resize(width.div_ceil(2), 0);
         v.resize(width.div_ceil(2), 0);
-        for pair in 0..height.div_ceil(2) {
+        let pairs = |band: &Range<u32>| band.start as usize / 2..(band.end as usize).div_ceil(2);
+        for pair in bands.iter().flat_map(pairs) {
             let numbers = [2 * pair, (2 * pair + 1).min(height - 1)];
             let [first, second] = &mut self.pixels;
             let rows = [stable(from, numbers[0], first), stable(from, numbers[1], second)];
@@ -319,7 +323,8 @@ mod tests {
         let target = Layout::aligned(to, width, height, 32).unwrap();
         let mut made = Pool::new(target.size, 1).unwrap().acquire().unwrap();
         made.set_layout(&target).unwrap();
-        RgbToYuv::default().convert(&source.freeze(FrameMeta::default()), &mut made);
+        let all = [0..source.layout().height];
+        RgbToYuv::default().convert(&source.freeze(FrameMeta::default()), &mut made, &all);
         let made = made.freeze(FrameMeta::default());
         let near = |got: u8, wanted: u8, at: (usize, usize)| {
             assert!(

@@ -8,6 +8,7 @@
 //! | module | contents |
 //! | --- | --- |
 //! | [`mod@format`], [`colors`], [`orientation`], [`stream`] | pixel formats and planes, colours by H.273, turned pictures, times and sizes of a stream |
+//! | [`changed_rows`] | the rows of a picture that differ from an earlier one |
 //! | [`buffer_request`] | a decoder's request for buffers of a device or another process |
 //! | [`path`] | the path syntax: parser, definitions of hops, errors, help and completion |
 //! | [`ledger`] | rows of frames and hops, and the arithmetic from rows to causes |
@@ -48,6 +49,7 @@
 pub mod access_point;
 pub mod access_unit;
 pub mod buffer_request;
+pub mod changed_rows;
 pub mod colors;
 pub mod format;
 pub mod frame_number;

@@ -9,6 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
 
@@ -107,12 +108,23 @@ impl ScreenSlot<'_> {
         meter::copy(to.len(), || unsafe { self.pool.slots.region.copy_out(self.slot, offset, to) });
     }
 
-    /// Makes a frame of the slot.
+    /// Returns the number of the slot in its pool, from 0.
+    pub fn number(&self) -> u32 {
+        self.slot
+    }
+
+    /// Makes a frame of the slot. `changed` are the rows that may differ from the pool's frame before; `None` if all
+    /// may.
     ///
     /// # Errors
     /// The layout is larger than the slot; the slot then returns to the pool.
-    pub fn freeze(self, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
-        let frame = self.pool.frames.frame(self.slot, layout, meta)?;
+    pub fn freeze(
+        self,
+        layout: &Layout,
+        meta: FrameMeta,
+        changed: Option<ChangedRows>,
+    ) -> Result<Frame, ForeignError> {
+        let frame = self.pool.frames.changed_frame(self.slot, layout, meta, changed)?;
         // The frame owns the slot now.
         std::mem::forget(self);
         Ok(frame)
@@ -149,7 +161,7 @@ mod tests {
             .zip(1..)
             .map(|(slot, number)| {
                 server.write_all_at(&[number; 64 * 20 * 4], slot.offset() as u64).unwrap();
-                slot.freeze(&layout, FrameMeta::default()).unwrap()
+                slot.freeze(&layout, FrameMeta::default(), None).unwrap()
             })
             .collect();
         assert_eq!(meter::take().copied_bytes, 0);
@@ -180,7 +192,7 @@ mod tests {
         slot.read(11, &mut bytes);
         assert_eq!((bytes, meter::take().copied_bytes), ([5, 6, 0], 6));
         let large = Layout::packed(PixelFormat::Grey, 64, 4097).unwrap();
-        assert!(slot.freeze(&large, FrameMeta::default()).is_err());
+        assert!(slot.freeze(&large, FrameMeta::default(), None).is_err());
         assert!(pool.acquire(AT_ONCE).is_some(), "a slot without a frame returns");
     }
 
@@ -188,7 +200,7 @@ mod tests {
     fn a_wait_for_a_slot_ends_when_a_frame_is_dropped() {
         let layout = Layout::packed(PixelFormat::Grey, 64, 4).unwrap();
         let pool = ScreenPool::new(layout.size, 1).unwrap();
-        let frame = pool.acquire(AT_ONCE).unwrap().freeze(&layout, FrameMeta::default()).unwrap();
+        let frame = pool.acquire(AT_ONCE).unwrap().freeze(&layout, FrameMeta::default(), None).unwrap();
         let dropped = std::thread::spawn(move || drop(frame));
         assert!(pool.acquire(Duration::from_secs(3600)).is_some());
         dropped.join().unwrap();

@@ -12,6 +12,8 @@ mod pointer;
 #[cfg(feature = "x11")]
 mod server;
 #[cfg(feature = "x11")]
+mod stale_rows;
+#[cfg(feature = "x11")]
 mod target;
 #[cfg(feature = "x11")]
 mod windows;

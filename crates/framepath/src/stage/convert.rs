@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `convert`: frames of another pixel format.
+//!
+//! Of a screen's frames, it converts only the rows that have changed since the picture that is still in the slot.
+
+mod picture_history;
 
 use framepath_codec::Converter;
 use framepath_model::format::{Layout, PixelFormat};
@@ -13,6 +17,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
+use picture_history::PictureHistory;
 
 /// Names of the formats to which libswscale converts: all but PAL8.
 const FORMATS: [&str; PixelFormat::ALL.len() - 1] = [
@@ -92,11 +97,19 @@ pub(crate) struct Convert {
     pool: Option<Pool>,
     /// Layout of the last output frame; `None` before the first.
     layout: Option<Layout>,
+    history: PictureHistory,
 }
 
 impl Convert {
     pub(crate) fn new(to: PixelFormat, give_back: Option<&'static GiveBack>) -> Convert {
-        Convert { to, converter: Converter::new(to), give_back, pool: None, layout: None }
+        Convert {
+            to,
+            converter: Converter::new(to),
+            give_back,
+            pool: None,
+            layout: None,
+            history: PictureHistory::default(),
+        }
     }
 
     /// Returns `frame` in the format `to`, as it is or converted. Keeps the converter of the last conversion in
@@ -129,7 +142,11 @@ impl Convert {
         };
         let mut into = slot_in(&mut self.pool, Converter::slot_bytes(&layout), SLOTS, self.give_back)?;
         into.set_layout(&layout)?;
-        self.converter.convert(frame, &mut into)?;
+        let number = self.history.add(frame);
+        let since = into.content().filter(|_| self.converter.takes_rows(frame.layout().format));
+        let changed = since.and_then(|content| self.history.changed_since(content));
+        self.converter.convert_rows(frame, &mut into, changed.as_ref())?;
+        into.set_content(number);
         Ok(into)
     }
 }

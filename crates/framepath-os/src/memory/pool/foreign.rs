@@ -8,6 +8,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::{Layout, LayoutError};
 use framepath_model::stream::FrameMeta;
 
@@ -228,6 +229,21 @@ impl ForeignPool {
     /// The pool does not have the slot, or the layout is larger than a slot. In this case
     /// [`Returns::give_back`] is not called.
     pub fn frame(&self, slot: u32, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
+        self.changed_frame(slot, layout, meta, None)
+    }
+
+    /// Makes a frame as [`frame`](ForeignPool::frame), with the rows that have changed since the frame of this pool
+    /// whose number ([`FrameMeta::seq`]) is less by one; `None` if they are not known.
+    ///
+    /// # Errors
+    /// As for [`frame`](ForeignPool::frame).
+    pub fn changed_frame(
+        &self,
+        slot: u32,
+        layout: &Layout,
+        meta: FrameMeta,
+        changed: Option<ChangedRows>,
+    ) -> Result<Frame, ForeignError> {
         let memory = &self.memory;
         let index = slot.checked_sub(memory.first_slot).filter(|index| *index < memory.slots);
         let Some(index) = index else {
@@ -238,7 +254,7 @@ impl ForeignPool {
         // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
         let first = unsafe { memory.mapping.base().add(index as usize * memory.slot_bytes) };
         let place = FrameTarget::foreign(index, first, meta);
-        let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
+        let place = Box::new(ForeignPlace { place, layout, changed, memory: memory.clone() });
         let place = NonNull::from(Box::leak(place));
         // SAFETY: leaked above, and no other code has the pointer. The layout is in the same box
         // as the target that points to it.
@@ -292,10 +308,16 @@ pub(super) struct ForeignPlace {
     /// Layout of this frame only. Another process may send a new layout with every frame, so a
     /// table of layouts would grow without limit.
     layout: Layout,
+    /// Rows that differ from the frame before; `None` if they are not known.
+    changed: Option<ChangedRows>,
     memory: Arc<Memory>,
 }
 
 impl ForeignPlace {
+    pub(super) fn changed_rows(&self) -> Option<&ChangedRows> {
+        self.changed.as_ref()
+    }
+
     pub(super) fn pool_id(&self) -> u64 {
         self.memory.id
     }

@@ -4,9 +4,10 @@
 #[cfg(not(any(loom, miri)))]
 mod memory;
 
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::NonNull;
 
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::{Layout, LayoutError};
 use framepath_model::stream::FrameMeta;
 
@@ -51,6 +52,9 @@ struct Written {
     layout: UnsafeCell<NonNull<Layout>>,
     /// Metadata of the frame. Written only while no [`Frame`] of this target exists.
     meta: UnsafeCell<FrameMeta>,
+    /// Number of the bytes that are in the slot ([`FrameMut::set_content`]); `None` if the bytes have no number.
+    /// Used only by a [`FrameMut`], of which no second exists.
+    content: Cell<Option<u64>>,
 }
 
 impl FrameTarget {
@@ -68,7 +72,11 @@ impl FrameTarget {
             slot,
             handles: AtomicU32::new(0),
             foreign: false,
-            written: Written { layout: UnsafeCell::new(layout), meta: UnsafeCell::new(FrameMeta::default()) },
+            written: Written {
+                layout: UnsafeCell::new(layout),
+                meta: UnsafeCell::new(FrameMeta::default()),
+                content: Cell::new(None),
+            },
         }
     }
 
@@ -217,6 +225,7 @@ impl FrameMut {
     /// # Panics
     /// The layout has no such plane.
     pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
+        self.place().written.content.set(None);
         let plane = self.layout().planes()[index];
         // SAFETY: the layout was checked against the slot, this is the only handle to the slot,
         // and the borrow is exclusive. No other process writes the memory: `Pool::acquire` and
@@ -230,6 +239,19 @@ impl FrameMut {
     /// Returns the number of bytes of the slot. The layout may use fewer.
     pub fn slot_bytes(&self) -> usize {
         self.place().inner().slot_bytes
+    }
+
+    /// Gives the bytes of the slot a number, by which the pool's owner recognises them when it takes the slot again.
+    /// [`FrameMut::plane_mut`] removes the number, so whoever changes the bytes of a frame removes it, too. A decoder
+    /// that writes by a [`Hold`] does not, so the owner of a pool with numbers takes no holds.
+    pub fn set_content(&mut self, number: u64) {
+        self.place().written.content.set(Some(number));
+    }
+
+    /// Returns the number of the bytes that are in the slot, from an earlier frame, which may have had another layout;
+    /// `None` if they have no number, or were changed since.
+    pub fn content(&self) -> Option<u64> {
+        self.place().written.content.get()
     }
 
     /// Ends writing and returns a readable frame with the metadata `meta`.
@@ -334,6 +356,12 @@ impl Frame {
     /// Returns the number of the slot in its pool, from 0.
     pub fn slot(&self) -> u32 {
         self.place().slot
+    }
+
+    /// Returns the rows that may differ from the frame of the same pool whose number ([`FrameMeta::seq`]) is less by
+    /// one; `None` if all may. Only some frames of other processes have them, such as those of a screen.
+    pub fn changed_rows(&self) -> Option<&ChangedRows> {
+        self.foreign_place().and_then(ForeignPlace::changed_rows)
     }
 
     /// Returns the number of bytes of the slot. The layout may use fewer.

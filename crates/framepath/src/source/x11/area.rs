@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rectangles of a screen.
 
+use std::ops::Range;
 use std::str::FromStr;
 
 use x11rb::protocol::xproto::Rectangle;
@@ -24,13 +25,17 @@ impl ScreenArea {
         fits(self.x, self.width, width) && fits(self.y, self.height, height)
     }
 
-    /// Returns true if the rectangles have pixels in common.
-    pub(super) fn touches(&self, other: &Rectangle) -> bool {
-        let meet = |from: u32, length: u32, other: i16, other_length: u16| {
-            let (from, other) = (i64::from(from), i64::from(other));
-            from < other + i64::from(other_length) && other < from + i64::from(length)
+    /// Returns the rows of this rectangle, from its own first row on, with pixels of `other`; empty if there are none.
+    pub(super) fn rows_of(&self, other: &Rectangle) -> Range<u32> {
+        let common = |from: u32, length: u32, other: i16, other_length: u16| {
+            let start = i64::from(other) - i64::from(from);
+            let inside = |at: i64| at.clamp(0, i64::from(length)) as u32;
+            inside(start)..inside(start + i64::from(other_length))
         };
-        meet(self.x, self.width, other.x, other.width) && meet(self.y, self.height, other.y, other.height)
+        if common(self.x, self.width, other.x, other.width).is_empty() {
+            return 0..0;
+        }
+        common(self.y, self.height, other.y, other.height)
     }
 }
 
@@ -78,10 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn only_rectangles_with_common_pixels_touch() {
-        let touches = |x, y, width, height| AREA.touches(&Rectangle { x, y, width, height });
-        assert!(touches(39, 59, 1, 1) && touches(0, 0, 11, 21) && touches(-5, -5, 100, 100));
-        assert!(!touches(40, 30, 5, 5) && !touches(0, 0, 10, 100) && !touches(10, 60, 5, 5));
-        assert!(!touches(-20, 30, 30, 5));
+    fn the_rows_of_common_pixels_are_found() {
+        let rows = |x, y, width, height| AREA.rows_of(&Rectangle { x, y, width, height });
+        assert_eq!(rows(39, 59, 1, 1), 39..40);
+        assert_eq!(rows(0, 0, 11, 21), 0..1);
+        assert_eq!(rows(-5, -5, 100, 100), 0..40);
+        assert_eq!(rows(12, 25, 3, 10), 5..15);
+        for (x, y, width, height) in [(40, 30, 5, 5), (0, 0, 10, 100), (10, 60, 5, 5), (-20, 30, 30, 5)] {
+            assert!(rows(x, y, width, height).is_empty(), "{x} {y} {width} {height}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of a screen or window: waits for damage, keeps the rate, and captures.
 
+use std::ops::Range;
+
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::process::{signal, stop};
@@ -16,6 +19,7 @@ use super::X11Options;
 use super::images::{self, Images};
 use super::pointer::{PointerImage, PointerPlace};
 use super::server::{XFailure, XServer};
+use super::stale_rows::StaleRows;
 use super::target::Target;
 use super::windows;
 use crate::device::SLICE;
@@ -41,14 +45,18 @@ pub(super) struct X11 {
     /// Description of the target for the user.
     title: String,
     images: Images,
+    stale: StaleRows,
+    /// Rows that have changed since the last frame.
+    unsent: ChangedRows,
     layout: Layout,
     /// Number of slots of a pool.
     slots: u32,
     /// True if the server maps the pools.
     shares: bool,
     shows_pointer: bool,
-    /// Place of the pointer in the last frame; `None` if it was outside, and before the first frame.
-    drawn: Option<PointerPlace>,
+    /// Place of the pointer in the last frame, and the rows that it covers; `None` if it was outside, and before the
+    /// first frame.
+    drawn: Option<(PointerPlace, Range<u32>)>,
     changes: Changes,
     ticks: Ticks,
     info: StreamInfo,
@@ -62,7 +70,7 @@ pub(super) struct X11 {
 
 /// Changes that the server has reported since the last frame.
 struct Changes {
-    /// True if pixels have changed; [`Target::changed`] has those that count with a region.
+    /// True if pixels have changed; the server knows which.
     pixels: bool,
     /// True if all pixels count as changed: before the first frame, and after the target was measured.
     whole: bool,
@@ -138,6 +146,8 @@ impl X11 {
             target,
             title: window.map_or("the screen".to_owned(), |window| format!("window {window}")),
             images,
+            stale: StaleRows::new(options.pool, layout.height),
+            unsent: ChangedRows::default(),
             layout,
             slots: options.pool,
             shares,
@@ -222,6 +232,8 @@ impl X11 {
         }
         self.changes.whole = true;
         self.layout = self.target.layout().map_err(XFailure::Lost)?;
+        self.stale = StaleRows::new(self.slots, self.layout.height);
+        self.unsent = ChangedRows::default();
         if self.layout.size > self.images.pool.slot_bytes() {
             let images = Images::new(&self.server, &self.layout, self.slots, self.shares);
             let old = std::mem::replace(&mut self.images, images.map_err(XFailure::Lost)?);
@@ -261,47 +273,51 @@ impl X11 {
             }
         };
         self.ticks.take(now_ns());
-        let pixels = std::mem::take(&mut self.changes.pixels);
         let whole = std::mem::take(&mut self.changes.whole);
+        self.changes.pixels = false;
         self.changes.pointer = false;
         let (target, wants_pointer) = (&self.target, self.shows_pointer);
         let (rectangles, pointer, origin) = self.server.ask(|connection| {
             // First, so that a later change is reported again.
             connection.damage_subtract(target.damage, NONE, target.changed)?;
-            let rectangles = match target.region {
-                Some(_) => Some(connection.xfixes_fetch_region(target.changed)?),
-                None => None,
-            };
+            let rectangles = connection.xfixes_fetch_region(target.changed)?;
             let pointer = if wants_pointer { Some(connection.xfixes_get_cursor_image()?) } else { None };
             let origin = match wants_pointer && !target.is_screen() {
                 true => Some(connection.translate_coordinates(target.window, target.root, 0, 0)?),
                 false => None,
             };
             Ok((
-                rectangles.map(|cookie| cookie.reply()).transpose()?.map(|region| region.rectangles),
+                rectangles.reply()?.rectangles,
                 pointer.map(|cookie| cookie.reply()).transpose()?,
                 origin.map(|cookie| cookie.reply()).transpose()?,
             ))
         })?;
         let area = target.area();
         let size = (area.width, area.height);
+        let mut changed = if whole { ChangedRows::all(area.height) } else { ChangedRows::default() };
+        rectangles.iter().for_each(|rectangle| changed.add(area.rows_of(rectangle)));
+        self.stale.change(&changed);
+        self.unsent.add_all(&changed);
         let (x, y) = origin.map_or((0, 0), |origin| (i32::from(origin.dst_x), i32::from(origin.dst_y)));
         let origin = (x + area.x as i32, y + area.y as i32);
         let pointer = pointer.and_then(|reply| PointerImage::of(reply, origin));
-        let place = pointer.as_ref().and_then(|pointer| pointer.place(size));
-        let is_new = whole
-            || place != self.drawn
-            || pixels && rectangles.is_none_or(|changed| changed.iter().any(|one| area.touches(one)));
-        if !is_new {
+        let place = pointer.as_ref().and_then(|pointer| Some((pointer.place(size)?, pointer.rows(size))));
+        if place != self.drawn {
+            [&self.drawn, &place].into_iter().flatten().for_each(|(_, rows)| self.unsent.add(rows.clone()));
+        }
+        if self.unsent.is_empty() {
             return Err(NoImage::Nothing);
         }
         let now = now_ns();
         let birth_ns = out.birth();
-        let segment = self.images.segment();
-        Images::capture(segment, &mut slot, &self.server, target, &self.layout)?;
-        if let Some(pointer) = pointer.filter(|_| place.is_some()) {
+        let number = slot.number();
+        self.images.capture(&mut slot, &self.server, target, &self.layout, self.stale.of(number))?;
+        let mut covered = ChangedRows::default();
+        if let Some((pointer, (_, rows))) = pointer.as_ref().zip(place.as_ref()) {
             pointer.draw(&mut slot, size);
+            covered.add(rows.clone());
         }
+        self.stale.capture(number, covered);
         self.drawn = place;
         let time_us = (now - *self.first_ns.get_or_insert(now)) / 1000;
         let meta = FrameMeta {
@@ -312,7 +328,8 @@ impl X11 {
             ..FrameMeta::default()
         };
         self.next_seq += 1;
-        let frame = slot.freeze(&self.layout, meta).map_err(StageError::from)?;
+        let changed = std::mem::take(&mut self.unsent);
+        let frame = slot.freeze(&self.layout, meta, Some(changed)).map_err(StageError::from)?;
         Ok(Item::Frame(frame))
     }
 }

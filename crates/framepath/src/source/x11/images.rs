@@ -2,8 +2,10 @@
 //! Memory of captured pictures, which the X server writes if it shares memory (MIT-SHM 1.2), and the requests that
 //! fill it.
 
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 
+use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
 use framepath_os::display::screen_pool::{ScreenPool, ScreenSlot};
 use x11rb::connection::Connection;
@@ -63,55 +65,79 @@ impl Images {
         }
     }
 
-    /// Has the server write the target's pixels into `slot`: in the shared memory, so that this process copies
-    /// none, or over the connection, with a copy that the ledger counts.
+    /// Has the server write the target's pixels into the rows `stale` of `slot`: in the shared memory, so that this
+    /// process copies none, or over the connection, with a copy that the ledger counts.
     ///
     /// # Errors
-    /// As [`XServer::ask`]; also if the server sends another amount of pixels than `layout` has.
+    /// As [`XServer::ask`]; also if the server sends another amount of pixels than expected.
     pub(super) fn capture(
-        segment: Option<u32>,
+        &self,
         slot: &mut ScreenSlot<'_>,
         server: &XServer,
         target: &Target,
         layout: &Layout,
+        stale: &ChangedRows,
     ) -> Result<(), XFailure> {
         let lost = |what: String| XFailure::Lost(server.error(what));
-        let (Some(drawable), Some((x, y, width, height))) = (target.drawable, target.rectangle()) else {
+        let stride = layout.size / layout.height as usize;
+        let wanted: Option<Vec<Band>> =
+            stale.bands().iter().map(|rows| Band::of(target, rows, stride)).collect();
+        let (Some(drawable), Some(wanted)) = (target.drawable, wanted) else {
             return Err(lost("the picture is too large for a request".to_owned()));
         };
-        let wrong = |bytes: usize, depth: u8| {
-            lost(format!(
+        let expect = |band: &Band, bytes: usize, depth: u8| match (bytes, depth) == (band.bytes, target.depth)
+        {
+            true => Ok(()),
+            false => Err(lost(format!(
                 "it sent {bytes} bytes of depth {depth}; expected {} bytes of depth {}",
-                layout.size, target.depth
-            ))
+                band.bytes, target.depth
+            ))),
         };
         let planes = u32::MAX;
-        if let Some(segment) = segment {
+        if let Some(segment) = self.segment {
             let format = u8::from(ImageFormat::Z_PIXMAP);
-            let offset = slot.offset() as u32;
-            let reply = server.ask(|connection| {
-                let request = connection
-                    .shm_get_image(drawable, x, y, width, height, planes, format, segment, offset)?;
-                Ok(request.reply()?)
+            let first = slot.offset();
+            let replies = server.ask(|connection| {
+                let request = |band: &Band| {
+                    let (x, y, width, height) = band.rectangle;
+                    let offset = (first + band.offset) as u32;
+                    connection.shm_get_image(drawable, x, y, width, height, planes, format, segment, offset)
+                };
+                // All requests first, so that there is one wait.
+                let requests = wanted.iter().map(request).collect::<Result<Vec<_>, _>>()?;
+                Ok(requests.into_iter().map(|request| request.reply()).collect::<Result<Vec<_>, _>>()?)
             })?;
-            return match (reply.size as usize, reply.depth) {
-                (bytes, depth) if (bytes, depth) == (layout.size, target.depth) => Ok(()),
-                (bytes, depth) => Err(wrong(bytes, depth)),
-            };
+            let mut pairs = wanted.iter().zip(replies);
+            return pairs.try_for_each(|(band, reply)| expect(band, reply.size as usize, reply.depth));
         }
-        let reply = server.ask(|connection| {
-            let format = ImageFormat::Z_PIXMAP;
-            Ok(connection.get_image(format, drawable, x, y, width, height, planes)?.reply()?)
-        })?;
-        if (reply.data.len(), reply.depth) != (layout.size, target.depth) {
-            return Err(wrong(reply.data.len(), reply.depth));
+        for band in wanted {
+            let reply = server.ask(|connection| {
+                let format = ImageFormat::Z_PIXMAP;
+                let (x, y, width, height) = band.rectangle;
+                Ok(connection.get_image(format, drawable, x, y, width, height, planes)?.reply()?)
+            })?;
+            expect(&band, reply.data.len(), reply.depth)?;
+            slot.write(band.offset, &reply.data);
         }
-        slot.write(0, &reply.data);
         Ok(())
     }
+}
 
-    pub(super) fn segment(&self) -> Option<u32> {
-        self.segment
+/// Rows that the server is to write.
+struct Band {
+    /// Place, width and height in the coordinates of the drawable.
+    rectangle: (i16, i16, u16, u16),
+    /// Offset of the first byte in the slot, and the number of bytes.
+    offset: usize,
+    bytes: usize,
+}
+
+impl Band {
+    /// Returns the band `rows` of a picture of `target` with rows of `stride` bytes; `None` if it is too large for a
+    /// request.
+    fn of(target: &Target, rows: &Range<u32>, stride: usize) -> Option<Band> {
+        let rectangle = target.rectangle(rows)?;
+        Some(Band { rectangle, offset: rows.start as usize * stride, bytes: rows.len() * stride })
     }
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Picture of the mouse pointer, which the X server does not have in its screen.
 
+use std::ops::Range;
+
 use framepath_os::display::screen_pool::ScreenSlot;
 use x11rb::protocol::xfixes::GetCursorImageReply;
 
@@ -43,8 +45,18 @@ impl PointerImage {
         (!columns.is_empty() && !rows.is_empty()).then_some(self.shape)
     }
 
+    /// Returns the rows of a picture of `size` pixels that the pointer covers; empty if it is outside.
+    pub(super) fn rows(&self, size: (u32, u32)) -> Range<u32> {
+        let (columns, rows) = self.part(size);
+        if columns.is_empty() {
+            return 0..0;
+        }
+        let row = |at: usize| (i64::from(self.shape.y) + at as i64).clamp(0, i64::from(size.1)) as u32;
+        row(rows.start)..row(rows.end)
+    }
+
     /// Returns the columns and rows of the pointer's picture that are inside a picture of `size` pixels.
-    fn part(&self, size: (u32, u32)) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
+    fn part(&self, size: (u32, u32)) -> (Range<usize>, Range<usize>) {
         let inside = |at: i32, length: usize, whole: u32| {
             let first = i64::from(-at).clamp(0, length as i64);
             let end = (i64::from(whole) - i64::from(at)).clamp(first, length as i64);
@@ -126,8 +138,10 @@ mod tests {
         let grey = [100; 3];
         assert_eq!(drawn(&pointer(100, 0)), [[255; 3], grey, grey, grey, grey, grey]);
         assert_eq!(drawn(&pointer(103, 2)), [grey, grey, grey, grey, grey, [3, 2, 1]]);
+        assert_eq!((pointer(100, 0).rows((3, 2)), pointer(103, 2).rows((3, 2))), (0..1, 1..2));
         for outside in [pointer(99, 0), pointer(104, 0), pointer(100, -1), pointer(100, 3)] {
             assert_eq!(outside.place((3, 2)), None);
+            assert!(outside.rows((3, 2)).is_empty());
             assert_eq!(drawn(&outside), [grey; 6]);
         }
         assert_ne!(pointer(100, 0).place((3, 2)), pointer(101, 0).place((3, 2)));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The captured screen or window: its size, its pixels' format, and its damage.
 
+use std::ops::Range;
+
 use framepath_model::format::{Layout, PixelFormat};
-use x11rb::NONE;
 use x11rb::connection::Connection;
 use x11rb::protocol::composite::{ConnectionExt as _, Redirect};
 use x11rb::protocol::damage::{ConnectionExt as _, ReportLevel};
@@ -26,7 +27,7 @@ pub(super) struct Target {
     pub(super) region: Option<ScreenArea>,
     /// Id of the server's record of changes, level NonEmpty.
     pub(super) damage: u32,
-    /// Id of the server's region that receives the changed rectangles; [`NONE`] without a `region`.
+    /// Id of the server's region that receives the changed rectangles.
     pub(super) changed: u32,
     /// Drawable with the pixels: the root window, or the pixmap of a redirected window. `None` while the window is
     /// unmapped.
@@ -67,14 +68,8 @@ impl Target {
             }
             let damage = connection.generate_id()?;
             connection.damage_create(damage, window, ReportLevel::NON_EMPTY)?.check()?;
-            let changed = match region {
-                None => NONE,
-                Some(_) => {
-                    let changed = connection.generate_id()?;
-                    connection.xfixes_create_region(changed, &[])?.check()?;
-                    changed
-                }
-            };
+            let changed = connection.generate_id()?;
+            connection.xfixes_create_region(changed, &[])?.check()?;
             let geometry = connection.get_geometry(window)?.reply()?;
             let attributes = connection.get_window_attributes(window)?.reply()?;
             Ok((damage, changed, geometry.depth, attributes.visual))
@@ -152,12 +147,18 @@ impl Target {
         self.region.unwrap_or(ScreenArea { x: 0, y: 0, width: self.size.0, height: self.size.1 })
     }
 
-    /// Returns the captured part in the coordinates of the drawable: place, width and height. `None` if the
-    /// numbers are too large for a request.
-    pub(super) fn rectangle(&self) -> Option<(i16, i16, u16, u16)> {
+    /// Returns the rows `band` of the captured part in the coordinates of the drawable: place, width and height. `None`
+    /// if the numbers are too large for a request.
+    pub(super) fn rectangle(&self, band: &Range<u32>) -> Option<(i16, i16, u16, u16)> {
         let area = self.area();
         let place = |at: u32| i16::try_from(at + self.border).ok();
-        Some((place(area.x)?, place(area.y)?, area.width.try_into().ok()?, area.height.try_into().ok()?))
+        let height = band.end - band.start;
+        Some((
+            place(area.x)?,
+            place(area.y + band.start)?,
+            area.width.try_into().ok()?,
+            height.try_into().ok()?,
+        ))
     }
 
     /// Returns the layout of a captured picture, as the server writes it: rows without padding.
