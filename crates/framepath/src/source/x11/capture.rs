@@ -82,13 +82,18 @@ struct Changes {
     closed: bool,
 }
 
-/// Earliest times of the frames at a rate.
+/// Times of the frames at a rate. A frame may come before its time, so that the changes of a program that draws at this
+/// rate are captured at once, whenever it draws. The number of frames in a longer time does not exceed the rate.
 struct Ticks {
     /// Time between two frames, nanoseconds; 0: no limit.
     period_ns: u64,
-    /// Earliest time of the next frame, CLOCK_MONOTONIC nanoseconds.
+    /// Time of the next frame, CLOCK_MONOTONIC nanoseconds.
     due_ns: u64,
 }
+
+/// Most nanoseconds by which a frame comes before its time. Below 10 frames a second, this is less than a period: two
+/// frames in quick succession would be a surprise in a slow series of pictures.
+const MOST_EARLY_NS: u64 = 100_000_000;
 
 /// Reason why a capture has made no frame.
 enum NoImage {
@@ -186,10 +191,10 @@ impl X11 {
             if !is_new || self.target.drawable.is_none() {
                 // Programs can move the pointer without an event, so an idle source looks for it.
                 self.changes.pointer |= !self.server.wait(SLICE, &has_request)?;
-            } else if now_ns() >= self.ticks.due_ns {
+            } else if now_ns() >= self.ticks.earliest_ns() {
                 return Ok(PaceWait::Now);
             } else {
-                stop::sleep_unless(self.ticks.due_ns, &has_request);
+                stop::sleep_unless(self.ticks.earliest_ns(), &has_request);
             }
         }
     }
@@ -391,11 +396,15 @@ impl Ticks {
         Ticks { period_ns: if hz > 0.0 { (1e9 / hz) as u64 } else { 0 }, due_ns: 0 }
     }
 
-    /// Sets the earliest time of the frame behind the frame that is captured at `now_ns`. The ticks are equally
-    /// spaced while frames follow each other, and begin anew after a pause.
+    /// Returns the earliest time of the next frame, CLOCK_MONOTONIC nanoseconds.
+    fn earliest_ns(&self) -> u64 {
+        self.due_ns.saturating_sub(self.period_ns.min(MOST_EARLY_NS))
+    }
+
+    /// Sets the time of the frame behind the frame that is captured at `now_ns`. The times are equally spaced while
+    /// frames follow each other, and begin anew after a pause. (This is the generic cell rate algorithm of ITU-T I.371.)
     fn take(&mut self, now_ns: u64) {
-        let is_late = now_ns > self.due_ns.saturating_add(self.period_ns);
-        self.due_ns = if is_late { now_ns } else { self.due_ns }.saturating_add(self.period_ns);
+        self.due_ns = self.due_ns.max(now_ns).saturating_add(self.period_ns);
     }
 }
 
@@ -418,21 +427,35 @@ fn watch_pointer(server: &XServer, root: u32) -> Result<(), StageError> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn ticks_are_equally_spaced_and_begin_anew_after_a_pause() {
-        let mut ticks = Ticks::new(100.0);
-        let due = |ticks: &mut Ticks, now| {
+    const MS: u64 = 1_000_000;
+
+    /// Captures changes at these times, ms, and returns the times of the frames.
+    fn captured(hz: f64, changes: &[u64]) -> Vec<u64> {
+        let mut ticks = Ticks::new(hz);
+        let capture = |change: &u64| {
+            let now = ticks.earliest_ns().max(change * MS);
             ticks.take(now);
-            ticks.due_ns
+            now / MS
         };
-        let ms = |count: u64| count * 1_000_000;
-        assert_eq!(due(&mut ticks, ms(1000)), ms(1010), "the first frame is due at once");
-        assert_eq!(due(&mut ticks, ms(1013)), ms(1020), "a late frame does not delay those behind it");
-        assert_eq!(due(&mut ticks, ms(1020)), ms(1030));
-        assert_eq!(due(&mut ticks, ms(5000)), ms(5010));
-        let mut unlimited = Ticks::new(0.0);
-        assert_eq!(due(&mut unlimited, ms(7)), ms(7));
+        changes.iter().map(capture).collect()
+    }
+
+    #[test]
+    fn a_program_that_draws_at_the_rate_is_captured_at_once() {
+        let changes = [1000, 1003, 1013, 1024, 1033, 1043, 1053];
+        assert_eq!(captured(100.0, &changes), changes);
+        let after_a_pause = [1000, 1010, 5000, 5007, 5017];
+        assert_eq!(captured(100.0, &after_a_pause), after_a_pause);
+    }
+
+    #[test]
+    fn more_changes_than_the_rate_are_captured_at_the_rate() {
+        let changes: Vec<u64> = (1000..1008).collect();
+        assert_eq!(captured(100.0, &changes), [1000, 1001, 1010, 1020, 1030, 1040, 1050, 1060]);
+        assert_eq!(captured(1.0, &[1000, 1001, 1002]), [1000, 1900, 2900]);
+        assert_eq!(captured(0.0, &[7, 7, 8]), [7, 7, 8]);
         let mut rare = Ticks::new(1e-30);
-        assert_eq!(due(&mut rare, ms(7)), u64::MAX);
+        rare.take(7);
+        assert_eq!(rare.due_ns, u64::MAX);
     }
 }
