@@ -45,6 +45,9 @@ pub struct EncoderOptions {
     pub api: EncoderApi,
     /// Amount of bits.
     pub rate: RateControl,
+    /// Best quality number with a [`RateControl::BitRate`]: pictures that reach it have fewer bits. `None`: all bits are
+    /// spent, also on pictures that do not change. Only for encoders in software and NVENC.
+    pub best_quality: Option<u32>,
     /// Maximum distance of keyframes in frames; `None`: two seconds.
     pub gop: Option<u32>,
     /// Speed of the encoder.
@@ -328,11 +331,18 @@ fn check(
         return Err(EncodeError::OddSize { encoder: name(), format, width, height });
     }
     let worst = family.worst_quality(options.codec);
-    if let RateControl::Quality(Some(quality)) = options.rate {
-        if quality > worst {
-            let reason = format!("takes 0 to {worst}");
-            return Err(EncodeError::Option { option: "crf", encoder: name(), reason });
-        }
+    let quality = match options.rate {
+        RateControl::Quality(quality) => quality,
+        RateControl::BitRate(_) => options.best_quality,
+    };
+    if quality.is_some_and(|quality| quality > worst) {
+        let reason = format!("takes 0 to {worst}");
+        return Err(EncodeError::Option { option: "crf", encoder: name(), reason });
+    }
+    let is_limited = matches!(options.rate, RateControl::BitRate(_)) && quality.is_some();
+    if is_limited && !family.limits_quality() {
+        let reason = "cannot be used together with bitrate=".to_owned();
+        return Err(EncodeError::Option { option: "crf", encoder: name(), reason });
     }
     if options.intra_refresh && !family.refreshes_gradually() {
         let reason = "cannot do this; only libx264 and libx265 can".to_owned();
@@ -355,6 +365,7 @@ mod tests {
             codec,
             api,
             rate: RateControl::BitRate(1_000_000),
+            best_quality: None,
             gop: None,
             preset: EncoderPreset::Superfast,
             threads: Some(1),

@@ -155,6 +155,8 @@ pub(crate) fn encoders(codec: Codec, api: EncoderApi) -> Vec<EncoderName> {
 pub(crate) struct EncoderSettings {
     pub(crate) codec: Codec,
     pub(crate) rate: RateControl,
+    /// Best quality number with a bit rate; `None`: no limit.
+    pub(crate) best_quality: Option<u32>,
     pub(crate) preset: EncoderPreset,
     /// Number of threads; `None`: the library's choice.
     pub(crate) threads: Option<u32>,
@@ -177,6 +179,11 @@ impl EncoderFamily {
     /// True if the encoder makes a keyframe of a frame on request.
     pub(crate) fn follows_key_requests(self) -> bool {
         self != EncoderFamily::Svt
+    }
+
+    /// True if the encoder takes a best quality besides a bit rate.
+    pub(crate) fn limits_quality(self) -> bool {
+        !matches!(self, EncoderFamily::Vaapi | EncoderFamily::V4l2m2m)
     }
 
     /// True if the encoder can refresh the picture column by column.
@@ -208,7 +215,8 @@ impl EncoderFamily {
     pub(crate) fn options(self, settings: &EncoderSettings) -> Vec<(&'static CStr, String)> {
         let EncoderSettings { codec, rate, preset, intra_refresh, .. } = *settings;
         let quality = match rate {
-            RateControl::BitRate(_) => None,
+            // Lossless is no limit of a bit rate.
+            RateControl::BitRate(_) => settings.best_quality.map(|quality| quality.max(1)),
             RateControl::Quality(quality) => Some(quality.unwrap_or_else(|| self.usual_quality(codec))),
         };
         let mut options: Vec<(&'static CStr, String)> = Vec::new();
@@ -302,12 +310,16 @@ impl EncoderFamily {
                 set(c"zerolatency", &1);
                 set(c"delay", &0);
                 set(c"forced-idr", &1);
-                match quality {
-                    Some(quality) => {
+                match (rate, quality) {
+                    (RateControl::Quality(_), Some(quality)) => {
                         set(c"rc", &"constqp");
                         set(c"qp", &quality);
                     }
-                    None => set(c"rc", &"cbr"),
+                    (RateControl::BitRate(_), Some(quality)) => {
+                        set(c"rc", &"vbr");
+                        set(c"cq", &quality);
+                    }
+                    (_, None) => set(c"rc", &"cbr"),
                 }
             }
             EncoderFamily::V4l2m2m => {}

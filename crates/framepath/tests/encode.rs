@@ -94,6 +94,30 @@ fn quality_0_is_lossless() {
     assert_eq!(hashes(&format!("{deep} ! encode h264 crf=0 ! decode")), expected_deep, "10 bits");
 }
 
+/// Returns the size of the file that `mux` makes of the packets of `text`, bytes.
+fn muxed_bytes(text: &str) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.mkv");
+    run(&format!("{text} ! mux {}", file.display()), &Options::default());
+    fs::metadata(file).unwrap().len()
+}
+
+#[test]
+fn a_quality_besides_a_bit_rate_saves_bits() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = format!("file {} ! decode", video(&folder, 2));
+    for (codec, worst) in [("h264", 51), ("hevc", 51), ("vp8", 63), ("vp9", 63), ("av1", 63)] {
+        let bytes = |options: &str| muxed_bytes(&format!("{source} ! encode {codec} {options} threads=1"));
+        let (constant, limited) = (bytes("bitrate=4M"), bytes(&format!("bitrate=4M crf={worst}")));
+        assert!(limited < constant / 2, "{codec}: {limited} of {constant} bytes");
+        // The bit rate stays the limit of a better quality.
+        let (low, better) = (bytes("bitrate=300k"), bytes("bitrate=300k crf=12"));
+        assert!(better < low * 2, "{codec}: {better} and {low} bytes");
+    }
+    let worse = error_of("test ! encode h264 bitrate=4M crf=52 ! null");
+    assert!(worse.contains("crf: libx264 takes 0 to 51"), "{worse}");
+}
+
 #[test]
 fn queues_do_not_change_the_packets() {
     let folder = tempfile::tempdir().unwrap();
@@ -391,8 +415,6 @@ fn what_an_encoder_does_not_take_is_an_error_with_advice() {
             .contains("put `decode` before it")
     );
     assert!(test("64x48", "nv12", "vp9 api=nvenc").ends_with("has no nvenc encoder of vp9"));
-    let both = framepath::path::parse("test ! encode h264 crf=3 bitrate=4M ! null").unwrap_err();
-    assert!(both.to_string().contains("crf"), "{both}");
     for (text, fits) in
         [("4M", true), ("800k", true), ("1.5M", true), ("4m", false), ("4", false), ("2000M", false)]
     {

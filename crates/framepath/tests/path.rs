@@ -368,12 +368,6 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! encode h264 bitrate=4m ! null", "4m", "has an unknown unit", "did you mean `bitrate=4M`?"),
     ("test ! encode h264 bitrate=4 ! null", "4", "is out of range", "from 1k to 1000M"),
     ("test ! encode h264 bitrate=fast ! null", "fast", "is not a bit rate", "such as `4M` or `800k`"),
-    (
-        "test ! encode h264 bitrate=4M crf=20 ! null",
-        "4M",
-        "`bitrate` and `crf` exclude each other",
-        "leave one out",
-    ),
     ("test ! encode raw copy=true ! null", "true", "is not known", "did you mean `copy=yes`?"),
     ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "the path of a file, or `-`"),
     ("test ! plugin ! null", "plugin", "`plugin` needs `PLUGIN`", "such as `frei0r:invert0r`"),

@@ -114,6 +114,9 @@ pub(super) unsafe fn configure(
             RateControl::BitRate(bits) => {
                 set_bit_rate(context, bits);
                 match family {
+                    // A rate would be a target; the maximum remains.
+                    EncoderFamily::Svt if options.best_quality.is_some() => (*context).bit_rate = 0,
+                    _ if options.best_quality.is_some() => {}
                     // Equal limits make the rate constant.
                     EncoderFamily::Vpx | EncoderFamily::Aom => (*context).rc_min_rate = bits as i64,
                     // SVT-AV1 has a maximum only for other modes than constant rate.
@@ -169,6 +172,7 @@ pub(super) fn open(
     let settings = EncoderSettings {
         codec: options.codec,
         rate: options.rate,
+        best_quality: options.best_quality,
         preset: options.preset,
         threads: options.threads,
         intra_refresh: options.intra_refresh,

@@ -39,20 +39,18 @@ static DEFINITION: Definition = Definition::stage(
         ValueKind::BitRate,
         DefaultValue::Unset("constant quality, see crf"),
         "highest bit rate, bits per second; with a buffer of a twelfth of a second",
-    )
-    .excluding(&["crf"]),
+    ),
     Arg::option(
         "min_bitrate",
         ValueKind::BitRate,
         DefaultValue::Unset("a quarter of bitrate"),
         "lowest bit rate on a slow network of `send`, bits per second; if it is too high, frames are dropped and not encoded",
-    )
-    .excluding(&["crf"]),
+    ),
     Arg::option(
         "crf",
         ValueKind::count(0, 63),
         DefaultValue::Unset("h264 23, hevc 28, vp8 10, vp9 31, av1 35"),
-        "constant quality, lower is better; h264 and hevc up to 51; 0 is lossless for h264, hevc and vp9",
+        "quality, lower is better: constant, or the best with bitrate=; h264, hevc up to 51; 0: lossless for h264, hevc, vp9",
     ),
     Arg::option(
         "gop",
@@ -133,6 +131,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
             (_, true) => RateControl::Quality(Some(hop.count("crf") as u32)),
             _ => RateControl::Quality(None),
         },
+        best_quality: hop.is_set("crf").then(|| hop.count("crf") as u32),
         gop: hop.is_set("gop").then(|| u32::try_from(hop.count("gop")).unwrap_or(u32::MAX)),
         preset: EncoderPreset::named(hop.choice("preset")).unwrap_or(EncoderPreset::Superfast),
         threads: match hop.count("threads") {
