@@ -22,6 +22,8 @@ use crate::test_link::{ADDRESSES, TestLink};
 pub(super) const OURS: &str = "native";
 /// Bit rate of every encoder, kilobits per second.
 pub(super) const KILOBITS: u32 = 12_000;
+/// Best quality of every encoder, a number of x264: below the bit rate, it limits the bits.
+pub(super) const CRF: u32 = 22;
 /// Distance of keyframes, pictures.
 pub(super) const GOP: u32 = 120;
 /// Longest wait until an end listens.
@@ -96,8 +98,8 @@ const PACKAGES: [(&str, &str); 4] = [
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { framepath, from, sender, port, .. } = ends;
     let send = format!(
-        "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k gop={GOP} \
-         preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
+        "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
+         gop={GOP} preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
     );
     // As `framepath view`, with a decoder in the same process as those of the others.
     let recv = format!(
@@ -116,7 +118,7 @@ fn gst_encoded(from: &str) -> String {
     format!(
         "ximagesrc display-name={from} use-damage=false show-pointer=false ! video/x-raw,framerate={RATE}/1 ! videoconvert ! \
          video/x-raw,format=I420 ! x264enc tune=zerolatency speed-preset=ultrafast bitrate={KILOBITS} vbv-buf-capacity=83 \
-         key-int-max={GOP} threads=1"
+         pass=qual quantizer={CRF} option-string=scenecut=0 key-int-max={GOP} threads=1"
     )
 }
 
@@ -161,8 +163,8 @@ fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { from, receiver, port, .. } = ends;
     let send = format!(
         "ffmpeg -nostdin -v error -f x11grab -draw_mouse 0 -framerate {RATE} -video_size 1920x1080 -i {from} -pix_fmt yuv420p \
-         -c:v libx264 -preset ultrafast -tune zerolatency -threads 1 -b:v {KILOBITS}k -maxrate {KILOBITS}k -bufsize 1000k \
-         -g {GOP} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
+         -c:v libx264 -preset ultrafast -tune zerolatency -threads 1 -crf {CRF} -maxrate {KILOBITS}k -bufsize 1000k \
+         -sc_threshold 0 -g {GOP} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
     );
     let show = format!(
         "ffplay -v error -noborder -left 0 -top 0 -an -fflags nobuffer -flags low_delay -framedrop udp://{receiver}:{port}"
