@@ -283,6 +283,7 @@ fn block(rows: [&[u8]; 2]) -> (u8, u8) {
 
 #[cfg(test)]
 mod tests {
+    use framepath_model::changed_rows::ChangedRows;
     use framepath_model::format::Layout;
     use framepath_model::stream::FrameMeta;
     use framepath_os::memory::pool::Pool;
@@ -323,8 +324,8 @@ mod tests {
         let target = Layout::aligned(to, width, height, 32).unwrap();
         let mut made = Pool::new(target.size, 1).unwrap().acquire().unwrap();
         made.set_layout(&target).unwrap();
-        let all = [0..source.layout().height];
-        RgbToYuv::default().convert(&source.freeze(FrameMeta::default()), &mut made, &all);
+        let all = ChangedRows::all(source.layout().height);
+        RgbToYuv::default().convert(&source.freeze(FrameMeta::default()), &mut made, all.bands());
         let made = made.freeze(FrameMeta::default());
         let near = |got: u8, wanted: u8, at: (usize, usize)| {
             assert!(

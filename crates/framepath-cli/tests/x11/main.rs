@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sources `x11` and `screen` with the test's own X server. Frames are compared with what another client reads.
 
+mod changed_rows;
 mod drawing_client;
 mod proxy;
 
-use std::collections::VecDeque;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
@@ -23,8 +23,8 @@ framepath_testkit::tests! {
     a_sandboxed_stage_reads_the_frames,
     an_idle_screen_has_one_frame,
     each_change_after_a_pause_has_one_frame,
-    a_frame_of_few_changes_has_all_pixels,
-    only_changed_rows_are_converted,
+    changed_rows::a_frame_of_few_changes_has_all_pixels,
+    changed_rows::only_changed_rows_are_converted,
     the_last_frame_of_many_changes_has_the_last_pixels,
     a_slow_path_gets_the_newest_pixels,
     the_pointer_is_drawn_where_it_is,
@@ -155,75 +155,6 @@ fn each_change_after_a_pause_has_one_frame() -> Tested {
                 (number as u64 + 1, client.pixels(client.root, ALL))
             );
         }
-    })
-}
-
-/// Rectangles in arbitrary but fixed places, with colours.
-fn rectangles(count: i16) -> impl Iterator<Item = ((i16, i16, u16, u16), u32)> {
-    (0..count).map(|number| {
-        let place = (number * 61 % 320, number * 37 % 180);
-        ((place.0, place.1, 9 + number as u16, 1 + number as u16 % 4), 0x10_2030 * number as u32 & 0xff_ffff)
-    })
-}
-
-fn a_frame_of_few_changes_has_all_pixels() -> Tested {
-    with_server(|server, client| {
-        client.paint(320, 180);
-        // Some frames are kept, so that the slots are as old as several changes.
-        let mut kept = VecDeque::new();
-        let mut frames = frames(&server, "rate=0 cursor=no pool=4");
-        let first = next(&mut frames);
-        assert!(first.changed_rows().is_some_and(|rows| rows.count() == 180));
-        for (number, (rectangle, colour)) in rectangles(60).enumerate() {
-            client.fill(client.root, rectangle, colour);
-            let frame = next(&mut frames);
-            assert_eq!(pixels(&frame), client.pixels(client.root, ALL), "{number}");
-            let bottom = 180.min(rectangle.1 + rectangle.3 as i16) as u32;
-            let changed = frame.changed_rows().unwrap().bands();
-            assert_eq!(changed, [rectangle.1 as u32..bottom], "{number}");
-            kept.push_back(frame);
-            if number % 7 == 6 || kept.len() == 3 {
-                kept.pop_front();
-            }
-        }
-    })
-}
-
-fn only_changed_rows_are_converted() -> Tested {
-    with_server(|server, client| {
-        client.paint(320, 180);
-        let converted = |options: &str| {
-            let path = format!("x11 {} cursor=no {options} ! convert format=yuv420p", server.name());
-            Pipeline::parse(&path).unwrap().frames().unwrap()
-        };
-        let yuv = |frame: &Frame| (0..3).map(|plane| frame.plane(plane).to_vec()).collect::<Vec<_>>();
-        let mut frames = converted("rate=0");
-        let mut kept = VecDeque::from([next(&mut frames)]);
-        for (number, (rectangle, colour)) in rectangles(40).enumerate() {
-            client.fill(client.root, rectangle, colour);
-            let frame = next(&mut frames);
-            assert!(yuv(&frame) == yuv(&next(&mut converted("frames=1"))), "picture {number}");
-            kept.push_back(frame);
-            if kept.len() > number % 5 {
-                kept.pop_front();
-            }
-        }
-        drop((frames, kept));
-        // A frame of a few rows has few copied bytes: 180 rows at first, then 10.
-        let painter = std::thread::spawn(move || {
-            for _ in 0..4 {
-                std::thread::sleep(std::time::Duration::from_millis(100));
-                client.fill(client.root, (0, 20, 9, 10), RED);
-                client.fill(client.root, (0, 20, 9, 10), GREEN);
-            }
-        });
-        let path =
-            format!("x11 {} cursor=no rate=30 frames=3 ! convert format=yuv420p ! null", server.name());
-        let row = summary(&path);
-        painter.join().unwrap();
-        let whole = 320.0 * 180.0 * 1.5;
-        let bytes = row["copied_bytes_per_frame"].as_f64().unwrap() * 3.0;
-        assert!(bytes >= whole && bytes < 1.5 * whole, "{bytes} of {whole}");
     })
 }
 
