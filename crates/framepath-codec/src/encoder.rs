@@ -12,6 +12,7 @@ mod context;
 mod error;
 mod upload;
 
+pub(crate) use context::timed;
 pub use error::EncodeError;
 
 use std::collections::VecDeque;
@@ -31,7 +32,7 @@ use crate::rising_times::RisingTimes;
 use crate::track::TrackInfo;
 use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
 use context::{
-    EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, timed, track_of,
+    EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of,
 };
 use error::failure;
 use upload::Uploader;

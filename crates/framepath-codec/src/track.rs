@@ -10,10 +10,11 @@ use std::sync::Arc;
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
-use framepath_model::format::PixelFormat;
+use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::parameter_sets::{ParameterSets, in_band};
 use framepath_model::stream::StreamInfo;
 
+use crate::encoder::timed;
 use crate::libav_format::{format_name, nearest, pixel_format};
 use crate::{Codec, CodecError};
 
@@ -213,6 +214,30 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
+    /// Parses the bytes of [`TrackInfo::to_bytes`] that describe the packets of an encoder in an untrusted
+    /// process. The encoder encodes frames like `layout` of the stream `info` with `codec`.
+    ///
+    /// # Errors
+    /// As [`TrackInfo::from_bytes`], or the bytes describe another codec or size.
+    pub fn from_encoder(
+        bytes: &[u8],
+        codec: Codec,
+        layout: &Layout,
+        info: &StreamInfo,
+    ) -> Result<TrackInfo, CodecError> {
+        let (width, height) = (layout.width, layout.height);
+        let track = TrackInfo::from_bytes(bytes, StreamInfo { width, height, ..timed(info) })?;
+        // SAFETY: fields of a valid parameter set that nothing writes.
+        let size = unsafe {
+            let raw = track.parameters.as_ptr();
+            ((*raw).width, (*raw).height)
+        };
+        if track.codec != codec || size != (width as c_int, height as c_int) {
+            return Err(CodecError::Track { detail: "not that of the encoder" });
+        }
+        Ok(track)
+    }
+
     /// Creates the description of a video without a head, from the codec and `stream`, whose pixel
     /// format is ignored. The packets have to declare the rest, as in elementary streams.
     ///
@@ -267,6 +292,21 @@ pub(crate) mod tests {
     /// Makes a track with `codec` and `head`; size and times are unknown.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
+    }
+
+    #[test]
+    fn an_encoder_describes_its_own_codec_and_size() {
+        let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
+        let info = StreamInfo { width: 64, height: 48, ..unknown_stream() };
+        let bytes = TrackInfo::from_codec(Codec::H264, info).unwrap().to_bytes();
+        let of = |codec, layout: &Layout| TrackInfo::from_encoder(&bytes, codec, layout, &unknown_stream());
+        let track = of(Codec::H264, &layout).unwrap();
+        assert_eq!((track.codec, track.stream.width, track.stream.height), (Codec::H264, 64, 48));
+        assert_eq!(track.stream.frame_rate, Rational::new(25, 1), "the encoder's own default");
+        let wider = Layout::packed(PixelFormat::Yuv420p, 66, 48).unwrap();
+        for wrong in [of(Codec::Vp9, &layout), of(Codec::H264, &wider)] {
+            assert!(matches!(wrong, Err(CodecError::Track { .. })));
+        }
     }
 
     #[test]

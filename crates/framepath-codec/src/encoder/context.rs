@@ -55,7 +55,7 @@ pub(super) fn formats_of(codec: NonNull<ff::AVCodec>) -> Option<Vec<c_int>> {
 
 /// Returns `info` with a known time base and frame rate: 25 frames per second if the rate is not known, and
 /// microseconds if the time base is not known.
-pub(super) fn timed(info: &StreamInfo) -> StreamInfo {
+pub(crate) fn timed(info: &StreamInfo) -> StreamInfo {
     let known = |value: Rational, default: Rational| if value.value().is_some() { value } else { default };
     StreamInfo {
         time_base: known(info.time_base, Rational::new(1, 1_000_000)),

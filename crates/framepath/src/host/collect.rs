@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collect end of a stream: takes the worker's frames, as the input of the thread behind the worker.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
+use framepath_codec::Packet;
+use framepath_model::format::Layout;
 use framepath_model::replay::Arrived;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
@@ -19,6 +22,8 @@ use framepath_os::time::now_ns;
 use super::HostError;
 use super::answers::{OUTPUTS, OutputCheck};
 use super::between::{Logged, SubmitCommand};
+use super::encoded::EncodedPacket;
+use super::encoder_control::EncoderControl;
 use super::history::History;
 use super::input::WorkerInput;
 use super::policy::Restarts;
@@ -35,6 +40,9 @@ use crate::requests::Wake;
 /// Longest sleep of the collect end while it has inputs to submit for which the worker has no room yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
+/// Maximum number of frames that an encoder in a worker may keep. More than any encoder without lookahead keeps.
+const MOST_KEPT: usize = 256;
+
 /// Input of a thread: the collect end of a stream. The stage in front ([`Submit`]) sends the collect end when
 /// it starts the stream.
 pub(crate) struct CollectInput {
@@ -48,8 +56,12 @@ pub(crate) struct CollectInput {
 }
 
 /// Makes the two ends of hop `hop`, which a worker runs: the last stage of one thread, and the input of
-/// the next thread. The worker starts when that last stage starts.
-pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
+/// the next thread. The worker starts when that last stage starts. `encoder` has the requests to an encoder.
+pub(crate) fn channel(
+    hop: u16,
+    session: Arc<Session>,
+    encoder: Option<EncoderControl>,
+) -> (Submit, CollectInput) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
     let submit = Submit::new(
@@ -60,6 +72,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
             let _ = slot.send(collect);
             Ok((stream, submit))
         }),
+        encoder,
     );
     let is_by_device = session.is_by_device();
     (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
@@ -89,12 +102,25 @@ pub struct CollectEnd {
     undecoded: Option<u64>,
     /// True if the stream has ended, was then held for a seek or flush, and the worker has sent all output.
     at_end: bool,
+    /// Frames that an encoder keeps: their numbers and layouts, in the order of the frames. The encoder has copied them, so
+    /// this process keeps no pixels of them.
+    pub(super) kept: VecDeque<(u64, Layout)>,
+}
+
+/// Output of a worker for one input.
+enum StageOutput {
+    /// A new frame.
+    Frame(Frame),
+    /// The input frame itself.
+    Same,
+    /// A packet made of the input frame.
+    Encoded(EncodedPacket),
 }
 
 /// Event from a worker, for the thread that takes the worker's output.
 pub(crate) enum WorkerOutput<T> {
-    /// A frame for the next stage.
-    Frame(T),
+    /// A frame or packet for the next stage.
+    Item(T),
     /// A seek or flush: its number, and the number of inputs without output that were discarded since the
     /// previous such event. Several seeks in a row may give one event, with the number of the last. Later
     /// items come from after that seek or flush.
@@ -107,10 +133,10 @@ pub(crate) enum WorkerOutput<T> {
     Request,
 }
 
-/// Frame from a worker, with the times of the frame for the ledger.
+/// Frame or packet from a worker, with its times for the ledger.
 pub struct Arrival {
-    /// The frame.
-    pub frame: Frame,
+    /// The frame or packet.
+    pub item: Item,
     pub(super) stretch: Stretch,
     /// Times and resources that the worker reports for the frame; zero if the ledger is off, except the time
     /// that the worker was idle before the input arrived.
@@ -157,12 +183,12 @@ impl CollectInput {
             asleep = !asleep;
         })?;
         Ok(match collected {
-            WorkerOutput::Frame(Arrival { frame, stretch, work }) => {
+            WorkerOutput::Item(Arrival { item, stretch, work }) => {
                 let reported_ns = u64::from(work.compute_ns) + u64::from(work.copy_ns);
                 end.session.stats.reported_cpu_ns.fetch_add(reported_ns, Ordering::Relaxed);
                 let work = (end.link.pid(), &work);
-                recorder.arrived(self.hop, &frame.meta(), &stretch, work, self.is_by_device, self.idle);
-                WorkerOutput::Frame(Item::Frame(frame))
+                recorder.arrived(self.hop, &item.meta(), &stretch, work, self.is_by_device, self.idle);
+                WorkerOutput::Item(item)
             }
             WorkerOutput::Flush(generation, discarded) => WorkerOutput::Flush(generation, discarded),
             WorkerOutput::Held => WorkerOutput::Held,
@@ -198,6 +224,7 @@ impl CollectEnd {
             generation: 0,
             undecoded: None,
             at_end: false,
+            kept: VecDeque::new(),
         }
     }
 
@@ -211,7 +238,7 @@ impl CollectEnd {
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
             match self.next_or(|| false, || {})? {
-                WorkerOutput::Frame(arrival) => return Ok(Some(arrival)),
+                WorkerOutput::Item(arrival) => return Ok(Some(arrival)),
                 WorkerOutput::End | WorkerOutput::Held => return Ok(None),
                 WorkerOutput::Flush(..) | WorkerOutput::Request => {}
             }
@@ -272,6 +299,7 @@ impl CollectEnd {
         self.generation = generation;
         // Earlier deaths do not count for the packets behind the flush.
         self.restarts.delivered();
+        self.kept.clear();
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
@@ -313,6 +341,7 @@ impl CollectEnd {
     fn on_message(&mut self, message: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         if let WorkerMessage::Frame { seq, .. }
         | WorkerMessage::Same { seq, .. }
+        | WorkerMessage::Encoded { seq, .. }
         | WorkerMessage::Extra { newest: seq, .. }
         | WorkerMessage::Nothing { seq } = message
         {
@@ -331,9 +360,10 @@ impl CollectEnd {
                 .into()),
             }
         }
-        let (seq, frame, work) = match message {
-            WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
-            WorkerMessage::Same { seq, work } => (seq, None, work),
+        let (seq, output, work) = match message {
+            WorkerMessage::Frame { seq, frame, work } => (seq, StageOutput::Frame(frame), work),
+            WorkerMessage::Same { seq, work } => (seq, StageOutput::Same, work),
+            WorkerMessage::Encoded { seq, packet, work } => (seq, StageOutput::Encoded(packet), work),
             WorkerMessage::Extra { newest, frame, work } => {
                 return self.on_extra(newest, frame, work).map(Some);
             }
@@ -365,12 +395,13 @@ impl CollectEnd {
         let stretch = sent.stretch;
         // The stage drops its input frame before it emits the output, so the input can be returned now.
         let input = match &sent.input {
-            Some(WorkerInput::Frame(_)) => sent.input.take(),
+            Some(WorkerInput::Frame(..)) => sent.input.take(),
             _ => None,
         };
-        let frame = match (frame, input) {
-            (Some(frame), _) => frame,
-            (None, Some(WorkerInput::Frame(frame))) => frame,
+        let item = match (output, input) {
+            (StageOutput::Frame(frame), _) => Item::Frame(frame),
+            (StageOutput::Same, Some(WorkerInput::Frame(frame, _))) => Item::Frame(frame),
+            (StageOutput::Encoded(packet), input) => Item::Packet(self.packet(seq, packet, input)?),
             _ => return Err(Breach("an input frame was returned twice").into()),
         };
         let arrived = self.history.book.arrived(seq);
@@ -380,8 +411,8 @@ impl CollectEnd {
         self.recover(&work, arrived == Arrived::Deliver);
         match arrived {
             Arrived::Deliver => {
-                self.session.stats.damage.frame(&frame.meta());
-                Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work })))
+                self.session.stats.damage.frame(&item.meta());
+                Ok(Some(WorkerOutput::Item(Arrival { item, stretch, work })))
             }
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
             Arrived::Unknown => {
@@ -431,7 +462,8 @@ impl CollectEnd {
             self.session.stats.recoveries.arrived(&work, true);
         }
         self.session.stats.damage.frame(&frame.meta());
-        Ok(WorkerOutput::Frame(Arrival { frame, stretch, work }))
+        let item = Item::Frame(frame);
+        Ok(WorkerOutput::Item(Arrival { item, stretch, work }))
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
@@ -467,16 +499,48 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Releases input frame `seq`, for which the worker reports that there is no output.
+    /// Returns the packet that the encoder made of frame `seq`. `input` is the frame; `None` if the encoder has kept it.
+    ///
+    /// # Errors
+    /// The encoder has output the frame's packet before, or the packet of a later frame; or the description of the
+    /// track is not that of the frame.
+    fn packet(
+        &mut self,
+        seq: u64,
+        packet: EncodedPacket,
+        input: Option<WorkerInput>,
+    ) -> Result<Packet, HostError> {
+        // Packets come in the order of the frames: the encoder has dropped the earlier frames that it has kept.
+        while self.kept.front().is_some_and(|(first, _)| *first < seq) {
+            self.kept.pop_front();
+        }
+        let layout = match (input, self.kept.front()) {
+            (Some(WorkerInput::Frame(frame, _)), _) => *frame.layout(),
+            (_, Some((first, layout))) if *first == seq => *layout,
+            _ => return Err(Breach("two packets of one frame, or not in the order of the frames").into()),
+        };
+        self.kept.retain(|(first, _)| *first != seq);
+        let meta = self.history.meta(seq).unwrap_or_default();
+        Ok(packet.into_packet(meta, &layout)?)
+    }
+
+    /// Releases input frame `seq`, for which the worker reports that there is no output now. An encoder may keep the frame, and
+    /// output its packet later.
     ///
     /// # Errors
     /// The input is no frame that the worker has, or the worker has completed the frame before.
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
-        let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
+        let input = sent.and_then(|sent| sent.input.take_if(|input| matches!(input, WorkerInput::Frame(..))));
         // Accepted once for each input: otherwise a worker could send such a completion without end.
         let unexpected = Breach("a completion of an input that the worker does not have");
-        frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
+        let Some(WorkerInput::Frame(frame, _)) = input else { return Err(unexpected.into()) };
+        if self.session.spec.encodes.is_some() {
+            self.kept.push_back((seq, *frame.layout()));
+            // A worker that keeps more frames than any encoder does must not use up this process's memory.
+            self.kept.drain(..self.kept.len().saturating_sub(MOST_KEPT));
+        }
+        Ok(())
     }
 
     /// Counts input `seq` as skipped, unless a seek skips its frame anyway. The frame has arrived, but is

@@ -97,6 +97,12 @@ impl CollectEnd {
             }
             return Ok(Attempt::Again);
         }
+        // An encoder that keeps frames has copied them, and this process cannot send them again.
+        stats.lost.fetch_add(self.kept.len() as u64, Ordering::Relaxed);
+        if let Some((seq, _)) = self.kept.front() {
+            first(&stats.first_lost, *seq);
+        }
+        self.kept.clear();
         match book.died(taken, self.link.threads == 1) {
             RestartPlan::Replay { single_threaded: false } => Ok(Attempt::Again),
             RestartPlan::Replay { single_threaded: true } => Ok(Attempt::SingleThreaded),
