@@ -31,9 +31,7 @@ use crate::libav_format::{libav_format, pixel_format};
 use crate::rising_times::RisingTimes;
 use crate::track::TrackInfo;
 use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
-use context::{
-    EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of,
-};
+use context::{EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of};
 use error::failure;
 use upload::Uploader;
 

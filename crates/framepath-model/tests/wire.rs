@@ -10,11 +10,11 @@ use framepath_model::orientation::Orientation;
 use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition, EncodedPart, EncoderRequests,
-    FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL,
-    MESSAGE_BYTES, MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport,
-    Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError,
-    WorkerTime,
+    BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
+    EncodedPart, EncoderRequests, FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC,
+    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message,
+    NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals,
+    UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -89,7 +89,14 @@ fn submission() -> impl Strategy<Value = Submission> {
                 key,
                 preroll
             }),
-        ((any::<u64>(), requests()), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>(), picture())
+        (
+            (any::<u64>(), requests()),
+            any::<Option<i64>>(),
+            any::<u16>(),
+            any::<u32>(),
+            any::<u8>(),
+            picture()
+        )
             .prop_map(|((seq, requests), pts, pool, slot, layout, picture)| Submission::Frame {
                 seq,
                 pts,
@@ -533,8 +540,15 @@ fn the_words_are_those_of_the_tables() {
     assert_eq!(damaged[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
     assert_eq!(damaged[7], 1 << 63 | 5 << 60 | 2 << 58 | 3 << 48 | 8);
     let requests = EncoderRequests::default();
-    let submitted =
-        |requests| Submission::Frame { seq: 4, pts: Some(6), pool: 2, slot: 11, layout: 1, picture, requests };
+    let submitted = |requests| Submission::Frame {
+        seq: 4,
+        pts: Some(6),
+        pool: 2,
+        slot: 11,
+        layout: 1,
+        picture,
+        requests,
+    };
     let word = 11 << 32 | 2 << 16 | 1 << 8 | 2;
     assert_eq!(submitted(requests).encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 33, 0, 0, 0, 0]);
     let requests = EncoderRequests { key: true, bit_rate: Some(7), bandwidth: Some(8) };

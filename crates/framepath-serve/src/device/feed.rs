@@ -26,8 +26,8 @@ use framepath_os::v4l2::attach::{
 use super::captures::{CaptureEffect, Captures, Delivery, SessionBuffers};
 use super::stash::{Stash, StashEntry};
 use super::{DeviceSettings, coding_of, print_note};
-use framepath::host::for_serve::Stretch;
 use framepath::Item;
+use framepath::host::for_serve::Stretch;
 use framepath::host::for_serve::{
     CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, SubmitError, WorkerInput,
     WorkerKind, WorkerOptions,

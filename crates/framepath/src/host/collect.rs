@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Collect end of a stream: takes the worker's frames, as the input of the thread behind the worker.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
 use framepath_codec::Packet;
-use framepath_model::format::Layout;
 use framepath_model::replay::Arrived;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
@@ -22,7 +20,7 @@ use framepath_os::time::now_ns;
 use super::HostError;
 use super::answers::{OUTPUTS, OutputCheck};
 use super::between::{Logged, SubmitCommand};
-use super::encoded::EncodedPacket;
+use super::encoded::{EncodedPacket, KeptFrames};
 use super::encoder_control::EncoderControl;
 use super::history::History;
 use super::input::WorkerInput;
@@ -39,9 +37,6 @@ use crate::requests::Wake;
 
 /// Longest sleep of the collect end while it has inputs to submit for which the worker has no room yet.
 const SUBMITTING: Duration = Duration::from_millis(5);
-
-/// Maximum number of frames that an encoder in a worker may keep. More than any encoder without lookahead keeps.
-const MOST_KEPT: usize = 256;
 
 /// Input of a thread: the collect end of a stream. The stage in front ([`Submit`]) sends the collect end when
 /// it starts the stream.
@@ -102,9 +97,8 @@ pub struct CollectEnd {
     undecoded: Option<u64>,
     /// True if the stream has ended, was then held for a seek or flush, and the worker has sent all output.
     at_end: bool,
-    /// Frames that an encoder keeps: their numbers and layouts, in the order of the frames. The encoder has copied them, so
-    /// this process keeps no pixels of them.
-    pub(super) kept: VecDeque<(u64, Layout)>,
+    /// Frames that an encoder keeps.
+    pub(super) kept: KeptFrames,
 }
 
 /// Output of a worker for one input.
@@ -224,7 +218,7 @@ impl CollectEnd {
             generation: 0,
             undecoded: None,
             at_end: false,
-            kept: VecDeque::new(),
+            kept: KeptFrames::default(),
         }
     }
 
@@ -299,7 +293,7 @@ impl CollectEnd {
         self.generation = generation;
         // Earlier deaths do not count for the packets behind the flush.
         self.restarts.delivered();
-        self.kept.clear();
+        self.kept = KeptFrames::default();
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
@@ -393,6 +387,10 @@ impl CollectEnd {
             return Err(Breach("too many frames from one input").into());
         }
         let stretch = sent.stretch;
+        if let StageOutput::Encoded(packet) = output {
+            let packet = self.packet(seq, packet)?;
+            return self.on_item(seq, Item::Packet(packet), stretch, work);
+        }
         // The stage drops its input frame before it emits the output, so the input can be returned now.
         let input = match &sent.input {
             Some(WorkerInput::Frame(..)) => sent.input.take(),
@@ -401,9 +399,22 @@ impl CollectEnd {
         let item = match (output, input) {
             (StageOutput::Frame(frame), _) => Item::Frame(frame),
             (StageOutput::Same, Some(WorkerInput::Frame(frame, _))) => Item::Frame(frame),
-            (StageOutput::Encoded(packet), input) => Item::Packet(self.packet(seq, packet, input)?),
             _ => return Err(Breach("an input frame was returned twice").into()),
         };
+        self.on_item(seq, item, stretch, work)
+    }
+
+    /// Returns the output of input `seq` for the next thread, unless the next thread has it or must not get it.
+    ///
+    /// # Errors
+    /// The input was not submitted to this worker; or as [`CollectEnd::submit_rest`].
+    fn on_item(
+        &mut self,
+        seq: u64,
+        item: Item,
+        stretch: Stretch,
+        work: WorkerTime,
+    ) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         let arrived = self.history.book.arrived(seq);
         if self.history.sending.is_some() {
             self.submit_rest()?;
@@ -499,29 +510,23 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Returns the packet that the encoder made of frame `seq`. `input` is the frame; `None` if the encoder has kept it.
+    /// Returns the packet that the encoder made of frame `seq`, and releases the frame.
     ///
     /// # Errors
-    /// The encoder has output the frame's packet before, or the packet of a later frame; or the description of the
-    /// track is not that of the frame.
-    fn packet(
-        &mut self,
-        seq: u64,
-        packet: EncodedPacket,
-        input: Option<WorkerInput>,
-    ) -> Result<Packet, HostError> {
-        // Packets come in the order of the frames: the encoder has dropped the earlier frames that it has kept.
-        while self.kept.front().is_some_and(|(first, _)| *first < seq) {
-            self.kept.pop_front();
-        }
-        let layout = match (input, self.kept.front()) {
-            (Some(WorkerInput::Frame(frame, _)), _) => *frame.layout(),
-            (_, Some((first, layout))) if *first == seq => *layout,
-            _ => return Err(Breach("two packets of one frame, or not in the order of the frames").into()),
+    /// The encoder has output the frame's packet before, or the packet of a later frame that it had kept; or the
+    /// description of the track is not that of the frame.
+    fn packet(&mut self, seq: u64, packet: EncodedPacket) -> Result<Packet, HostError> {
+        let kept = self.kept.take(seq);
+        let unexpected = Breach("two packets of one frame, or not in the order of the frames");
+        let sent = self.history.get(seq).ok_or(unexpected)?;
+        let layout = match &sent.input {
+            Some(WorkerInput::Frame(frame, _)) => *frame.layout(),
+            _ => kept.ok_or(unexpected)?,
         };
-        self.kept.retain(|(first, _)| *first != seq);
-        let meta = self.history.meta(seq).unwrap_or_default();
-        Ok(packet.into_packet(meta, &layout)?)
+        let packet = packet.into_packet(sent.meta, &layout)?;
+        // Only now: another worker encodes the frame if this one has broken a rule.
+        sent.input = None;
+        Ok(packet)
     }
 
     /// Releases input frame `seq`, for which the worker reports that there is no output now. An encoder may keep the frame, and
@@ -536,9 +541,7 @@ impl CollectEnd {
         let unexpected = Breach("a completion of an input that the worker does not have");
         let Some(WorkerInput::Frame(frame, _)) = input else { return Err(unexpected.into()) };
         if self.session.spec.encodes.is_some() {
-            self.kept.push_back((seq, *frame.layout()));
-            // A worker that keeps more frames than any encoder does must not use up this process's memory.
-            self.kept.drain(..self.kept.len().saturating_sub(MOST_KEPT));
+            self.kept.keep(seq, *frame.layout());
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 //! once: the hops behind read them, and the worker never waits for these hops to get its memory back. A packet has
 //! the metadata of its frame, which this process knows, and the worker can only set its key flag.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use framepath_codec::{Codec, Packet, TrackInfo};
@@ -18,6 +19,15 @@ use super::HostError;
 
 /// Maximum size of the description of a track that an encoder's worker sends, bytes.
 const MOST_TRACK_BYTES: u32 = 64 << 10;
+
+/// Maximum number of frames that an encoder in a worker may keep; a further one removes the oldest. More than any
+/// encoder without lookahead keeps.
+const MOST_KEPT: usize = 256;
+
+/// Frames whose packets an encoder will output later: their numbers and layouts, in the order of the frames. The
+/// encoder has copied their pixels, and this process no longer has them.
+#[derive(Debug, Default)]
+pub(super) struct KeptFrames(VecDeque<(u64, Layout)>);
 
 /// Receiver of the packets of one worker.
 pub(super) struct EncodedReceiver {
@@ -39,6 +49,37 @@ pub(super) struct EncodedPacket {
     track: Option<Vec<u8>>,
     codec: Codec,
     stream: StreamInfo,
+}
+
+impl KeptFrames {
+    /// Adds frame `seq`.
+    pub(super) fn keep(&mut self, seq: u64, layout: Layout) {
+        if self.0.len() == MOST_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back((seq, layout));
+    }
+
+    /// Removes frame `seq`, whose packet has arrived, and returns its layout; `None` if it is not kept. Removes the
+    /// earlier frames, too: packets come in the order of the frames, so the encoder has dropped them.
+    pub(super) fn take(&mut self, seq: u64) -> Option<Layout> {
+        while self.0.front().is_some_and(|(first, _)| *first < seq) {
+            self.0.pop_front();
+        }
+        let (_, layout) = self.0.front().filter(|(first, _)| *first == seq)?;
+        let layout = *layout;
+        self.0.pop_front();
+        Some(layout)
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    /// Returns the number of the first frame; `None` if there is none.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.0.front().map(|(seq, _)| *seq)
+    }
 }
 
 impl EncodedReceiver {
@@ -94,7 +135,9 @@ impl EncodedReceiver {
         let packet = self.packet.take().ok_or(Breach("a packet of an encoder without bytes"))?;
         let track = self.track.take();
         if std::mem::take(&mut self.is_first) && (track.is_none() || !packet.is_key()) {
-            return Err(Breach("the first packet of an encoder without its track, or no random access point"));
+            return Err(Breach(
+                "the first packet of an encoder without its track, or no random access point",
+            ));
         }
         Ok(EncodedPacket { packet, track, codec: self.codec, stream: self.stream })
     }
@@ -190,9 +233,25 @@ mod tests {
     }
 
     #[test]
+    fn kept_frames_have_packets_in_their_order() {
+        let mut kept = KeptFrames::default();
+        (0..5).for_each(|seq| kept.keep(2 * seq, layout()));
+        assert_eq!(kept.take(0), Some(layout()));
+        // The encoder has dropped frame 2.
+        assert_eq!(
+            (kept.take(4), kept.take(2), kept.take(4), kept.take(5)),
+            (Some(layout()), None, None, None)
+        );
+        assert_eq!((kept.count(), kept.first()), (2, Some(6)));
+        (0..1000).for_each(|seq| kept.keep(10 + seq, layout()));
+        assert_eq!((kept.count(), kept.first()), (MOST_KEPT as u64, Some(1010 - MOST_KEPT as u64)));
+    }
+
+    #[test]
     fn bytes_outside_the_memory_are_refused() {
         let mut ends = ends();
-        for place in [(1 << 20, 1, 0), (0, 1 << 20, 0), (u64::MAX, u32::MAX, 0), (0, 1, u32::MAX), (0, 0, 0)] {
+        for place in [(1 << 20, 1, 0), (0, 1 << 20, 0), (u64::MAX, u32::MAX, 0), (0, 1, u32::MAX), (0, 0, 0)]
+        {
             for part in [EncodedPart::Track, EncodedPart::Packet, KEY] {
                 assert!(is_breach(ends.receiver.part(part, place)), "{part:?} {place:?}");
             }

@@ -106,9 +106,9 @@ impl Receiving {
             provider: spec.provider.clone(),
             takes_frames: spec.track.is_none(),
             time: None,
-            encoded: spec.encodes.map(|codec| {
-                EncodedReceiver::new(PooledPackets::new(link.area.clone()), codec, *stream)
-            }),
+            encoded: spec
+                .encodes
+                .map(|codec| EncodedReceiver::new(PooledPackets::new(link.area.clone()), codec, *stream)),
         }
     }
 

@@ -83,6 +83,7 @@ impl CollectEnd {
         let stats = &self.session.stats;
         stats.takes_frames.store(self.session.spec.track.is_none(), Ordering::Relaxed);
         let taken = self.history.last_taken(self.link.health.taken());
+        let kept = std::mem::take(&mut self.kept);
         let book = &mut self.history.book;
         let first = |place: &std::sync::atomic::AtomicU64, seq: u64| {
             let _ = place.compare_exchange(0, seq + 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -98,11 +99,10 @@ impl CollectEnd {
             return Ok(Attempt::Again);
         }
         // An encoder that keeps frames has copied them, and this process cannot send them again.
-        stats.lost.fetch_add(self.kept.len() as u64, Ordering::Relaxed);
-        if let Some((seq, _)) = self.kept.front() {
-            first(&stats.first_lost, *seq);
+        stats.lost.fetch_add(kept.count(), Ordering::Relaxed);
+        if let Some(seq) = kept.first() {
+            first(&stats.first_lost, seq);
         }
-        self.kept.clear();
         match book.died(taken, self.link.threads == 1) {
             RestartPlan::Replay { single_threaded: false } => Ok(Attempt::Again),
             RestartPlan::Replay { single_threaded: true } => Ok(Attempt::SingleThreaded),

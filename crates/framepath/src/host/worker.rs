@@ -14,7 +14,8 @@ use framepath_model::wire::{
     Completion, EncoderRequests, InputBytes, Message, Open, Submission, UpstreamRequest,
 };
 use framepath_os::crossing::{
-    Breach, CellReader, PacketPool, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+    Breach, CellReader, PacketPool, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions,
+    submissions,
 };
 use framepath_os::measure::inherited_switches;
 use framepath_os::measure::meter::{self, Level};
