@@ -219,7 +219,7 @@ fn each_packet_has_a_row_with_the_work_of_the_worker() {
     let (records, report) = encoded_with(&format!("{TEST} ! encode h264 threads=1 host=process"), |_| vec![]);
     let rows: Vec<_> = report.rows.iter().filter(|row| row.hop == 1).collect();
     assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
-    assert!(rows.iter().map(|row| u64::from(row.compute_ns)).sum::<u64>() > 0);
+    assert!(rows.iter().map(|row| row.compute_ns).sum::<u64>() > 0);
     // Only the packets are copied: into the shared memory, and out of it.
     let bytes = records.iter().map(|record| record.4.len() as u64).sum::<u64>();
     assert_eq!(report.copied_bytes, 2 * bytes);
