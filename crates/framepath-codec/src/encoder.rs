@@ -12,7 +12,6 @@ mod context;
 mod error;
 mod upload;
 
-pub(crate) use context::timed;
 pub use error::EncodeError;
 
 use std::collections::VecDeque;
@@ -29,7 +28,7 @@ use crate::encoder_settings::{EncoderFamily, EncoderName, encoders};
 use crate::lent_frame::lend;
 use crate::libav_format::{libav_format, pixel_format};
 use crate::rising_times::RisingTimes;
-use crate::track::TrackInfo;
+use crate::track::{TrackInfo, timed};
 use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
 use context::{EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of};
 use error::failure;

@@ -12,9 +12,8 @@ use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::parameter_sets::{ParameterSets, in_band};
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{Rational, StreamInfo};
 
-use crate::encoder::timed;
 use crate::libav_format::{format_name, nearest, pixel_format};
 use crate::{Codec, CodecError};
 
@@ -261,10 +260,20 @@ impl TrackInfo {
     }
 }
 
+/// Returns `info`, the frames of an encoder, with a known time base and frame rate: 25 frames per second if the rate is not known, and
+/// microseconds if the time base is not known.
+pub(crate) fn timed(info: &StreamInfo) -> StreamInfo {
+    let known = |value: Rational, default: Rational| if value.value().is_some() { value } else { default };
+    StreamInfo {
+        time_base: known(info.time_base, Rational::new(1, 1_000_000)),
+        frame_rate: known(info.frame_rate, Rational::new(25, 1)),
+        ..*info
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use framepath_model::orientation::Orientation;
-    use framepath_model::stream::Rational;
 
     use super::*;
 
