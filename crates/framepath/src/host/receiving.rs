@@ -141,7 +141,9 @@ impl Receiving {
                     return Ok(Some(WorkerMessage::Constant));
                 }
                 Completion::Frame { pool: ENCODED_PACKET, .. } => packet = Some(encoded.take()?),
-                Completion::Frame { .. } => return Err(Breach("a frame of an encoder").into()),
+                Completion::Frame { .. } | Completion::FrameTime(_) => {
+                    return Err(Breach("a frame of an encoder").into());
+                }
                 _ if encoded.is_expecting() => {
                     return Err(Breach("a packet of an encoder without its frame").into());
                 }
