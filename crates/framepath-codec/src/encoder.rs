@@ -28,11 +28,9 @@ use crate::encoder_settings::{EncoderFamily, EncoderName, encoders};
 use crate::lent_frame::lend;
 use crate::libav_format::{libav_format, pixel_format};
 use crate::rising_times::RisingTimes;
-use crate::track::TrackInfo;
+use crate::track::{TrackInfo, timed};
 use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
-use context::{
-    EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, timed, track_of,
-};
+use context::{EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of};
 use error::failure;
 use upload::Uploader;
 

@@ -76,14 +76,15 @@ impl Packet {
     }
 
     /// Returns the description of the track from this packet on. Only the first packet of an
-    /// [`Encoder`](crate::Encoder) has one; the packets of a demuxer are described by
+    /// [`Encoder`](crate::Encoder), here or in a worker, has one; the packets of a demuxer are described by
     /// [`Demuxer::info`](crate::Demuxer::info).
     pub fn track(&self) -> Option<&TrackInfo> {
         self.0.track.as_deref()
     }
 
-    /// Sets the description of the track from this packet on.
-    pub(crate) fn set_track(&mut self, track: TrackInfo) {
+    /// Sets the description of the track from this packet on, for the encoder and for code that forwards
+    /// its packets.
+    pub fn set_track(&mut self, track: TrackInfo) {
         self.0.track = Some(Box::new(track));
     }
 

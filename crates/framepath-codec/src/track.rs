@@ -10,9 +10,9 @@ use std::sync::Arc;
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
-use framepath_model::format::PixelFormat;
+use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::parameter_sets::{ParameterSets, in_band};
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::libav_format::{format_name, nearest, pixel_format};
 use crate::{Codec, CodecError};
@@ -213,6 +213,30 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
+    /// Parses the bytes of [`TrackInfo::to_bytes`] that describe the packets of an encoder in an untrusted
+    /// process. The encoder encodes frames like `layout` of the stream `info` with `codec`.
+    ///
+    /// # Errors
+    /// As [`TrackInfo::from_bytes`], or the bytes describe another codec or size.
+    pub fn from_encoder(
+        bytes: &[u8],
+        codec: Codec,
+        layout: &Layout,
+        info: &StreamInfo,
+    ) -> Result<TrackInfo, CodecError> {
+        let (width, height) = (layout.width, layout.height);
+        let track = TrackInfo::from_bytes(bytes, StreamInfo { width, height, ..timed(info) })?;
+        // SAFETY: fields of a valid parameter set that nothing writes.
+        let size = unsafe {
+            let raw = track.parameters.as_ptr();
+            ((*raw).width, (*raw).height)
+        };
+        if track.codec != codec || size != (width as c_int, height as c_int) {
+            return Err(CodecError::Track { detail: "not that of the encoder" });
+        }
+        Ok(track)
+    }
+
     /// Creates the description of a video without a head, from the codec and `stream`, whose pixel
     /// format is ignored. The packets have to declare the rest, as in elementary streams.
     ///
@@ -236,10 +260,20 @@ impl TrackInfo {
     }
 }
 
+/// Returns `info`, the frames of an encoder, with a known time base and frame rate: 25 frames per second if the rate is not known, and
+/// microseconds if the time base is not known.
+pub(crate) fn timed(info: &StreamInfo) -> StreamInfo {
+    let known = |value: Rational, default: Rational| if value.value().is_some() { value } else { default };
+    StreamInfo {
+        time_base: known(info.time_base, Rational::new(1, 1_000_000)),
+        frame_rate: known(info.frame_rate, Rational::new(25, 1)),
+        ..*info
+    }
+}
+
 #[cfg(test)]
 pub(crate) mod tests {
     use framepath_model::orientation::Orientation;
-    use framepath_model::stream::Rational;
 
     use super::*;
 
@@ -267,6 +301,21 @@ pub(crate) mod tests {
     /// Makes a track with `codec` and `head`; size and times are unknown.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
+    }
+
+    #[test]
+    fn an_encoder_describes_its_own_codec_and_size() {
+        let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
+        let info = StreamInfo { width: 64, height: 48, ..unknown_stream() };
+        let bytes = TrackInfo::from_codec(Codec::H264, info).unwrap().to_bytes();
+        let of = |codec, layout: &Layout| TrackInfo::from_encoder(&bytes, codec, layout, &unknown_stream());
+        let track = of(Codec::H264, &layout).unwrap();
+        assert_eq!((track.codec, track.stream.width, track.stream.height), (Codec::H264, 64, 48));
+        assert_eq!(track.stream.frame_rate, Rational::new(25, 1), "the encoder's own default");
+        let wider = Layout::packed(PixelFormat::Yuv420p, 66, 48).unwrap();
+        for wrong in [of(Codec::Vp9, &layout), of(Codec::H264, &wider)] {
+            assert!(matches!(wrong, Err(CodecError::Track { .. })));
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@
 //! | submission | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
 //! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | word 4 frames to skip; 0 |
-//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags`:8`, picture`:5` | 0 |
+//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags`:8`, picture`:5` | word 4 bit rate; word 5 bandwidth; 0 |
 //! | layout | see below, kind 3 | | | | |
 //! | drain | `4:8` | 0 | 0 | 0 | 0 |
 //! | flush | `5:8` | seq | 0 | 0 | 0 |
@@ -34,7 +34,7 @@
 //! | bit | meaning | in |
 //! | --- | --- | --- |
 //! | 0 | the pts is known; if it is not, its word is 0 | packets, frames |
-//! | 1 | the container flags the packet as a random access point | packets |
+//! | 1 | the container flags the packet as a random access point; the encoder makes one of the frame | packets, frames |
 //! | 2 | the caller must copy the packet and give its memory back immediately | packets of a demuxer |
 //! | 3 | the packet's picture is decoded and not output | packets |
 //! | 4 | the decoder outputs the frames inside and starts anew with this packet | packets |
@@ -61,9 +61,16 @@
 //! | damaged frame | `139:8`, as a frame | seq | enter | leave | work |
 //! | undecoded | `140:8` | seq | packets skipped up to this one | 0 | 0 |
 //! | frame time | `141:8`, flags`:8` (bit 0: has a time; bit 6: extra) | seq | pts | 0 | 0 |
+//! | encoded bytes | `142:8`, part`:8` (0 track, 1 packet, 2 packet that is a random access point), `0:16`, len`:32` | 0 | 0 | offset | word 4 id`:32`; 0 |
 //!
 //! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
 //! id, in the same words as a frame's slot.
+//!
+//! An encoder's worker writes each packet into the packet area, as a demuxer's worker does. The completion
+//! behind `encoded bytes` of a packet is a frame of pool 65,534, which has the number of the frame and the
+//! work. The track (codec parameters, as at the start of a demuxer's area) comes before the first packet of each
+//! encoder. The caller gives all this memory back immediately. Bit rate and bandwidth of a submitted frame are bits a second for the encoder
+//! from this frame on; 0: none was requested. They are 0 for other stages.
 //!
 //! Requests of a stage to the hops before it: 1 keyframe (bits a second 0); 2 bit rate, 1 to
 //! 2^40.
@@ -182,6 +189,7 @@
 
 mod bytes;
 mod cell;
+mod encoding;
 mod error;
 pub mod figures;
 mod frame_time;
@@ -194,9 +202,10 @@ mod work;
 
 pub use bytes::{BYTE_ANSWER_BYTES, BYTE_REQUEST_BYTES, ByteAnswer, ByteRequest, MOST_REQUESTED_BYTES};
 pub use cell::{
-    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, DemuxPosition, FRAME_COMPLETION_BYTES,
-    MAX_BIT_RATE, PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission, UpstreamRequest,
+    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, DemuxPosition, ENCODED_PACKET,
+    FRAME_COMPLETION_BYTES, MAX_BIT_RATE, PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission, UpstreamRequest,
 };
+pub use encoding::{EncodedPart, EncoderRequests};
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use frame_time::FrameTime;
@@ -206,7 +215,7 @@ pub use work::{MOST_INVOLUNTARY, WorkerTime};
 
 /// Version of this format. It changes with every table above and with the positions of words in
 /// the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 13;
+pub const VERSION: u16 = 14;
 
 /// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -11,10 +11,10 @@ use framepath_model::stream::{FieldOrder, PictureFlags, Preroll, Rational, SeekT
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
     BYTES_PER_FRAME, ByteAnswer, ByteRequest, Cell, Completion, Demux, DemuxNetwork, DemuxPosition,
-    FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC, MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL,
-    MESSAGE_BYTES, MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message, NETWORK_TEXT_BYTES, NetworkTransport,
-    Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError,
-    WorkerTime,
+    EncodedPart, EncoderRequests, FAULTS_BYTES, Figures, FrameTime, Histogram, InputBytes, MAGIC,
+    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, MOST_INVOLUNTARY, MOST_REQUESTED_BYTES, Message,
+    NETWORK_TEXT_BYTES, NetworkTransport, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals,
+    UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -89,21 +89,37 @@ fn submission() -> impl Strategy<Value = Submission> {
                 key,
                 preroll
             }),
-        (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>(), picture()).prop_map(
-            |(seq, pts, pool, slot, layout, picture)| Submission::Frame {
+        (
+            (any::<u64>(), requests()),
+            any::<Option<i64>>(),
+            any::<u16>(),
+            any::<u32>(),
+            any::<u8>(),
+            picture()
+        )
+            .prop_map(|((seq, requests), pts, pool, slot, layout, picture)| Submission::Frame {
                 seq,
                 pts,
                 pool,
                 slot,
                 layout,
-                picture
-            }
-        ),
+                picture,
+                requests
+            }),
         (any::<u8>(), layout()).prop_map(|(id, layout)| Submission::Layout { id, layout }),
         Just(Submission::Drain),
         any::<u64>().prop_map(|seq| Submission::Flush { seq }),
         (any::<u64>(), place()).prop_map(|(number, to)| Submission::Seek { number, to }),
     ]
+}
+
+fn requests() -> impl Strategy<Value = EncoderRequests> {
+    let bits = || option::of(1..=u64::MAX);
+    (any::<bool>(), bits(), bits()).prop_map(|(key, bit_rate, bandwidth)| EncoderRequests {
+        key,
+        bit_rate,
+        bandwidth,
+    })
 }
 
 fn picture() -> impl Strategy<Value = PictureFlags> {
@@ -159,7 +175,14 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::Request(UpstreamRequest::Keyframe)),
         (1..=MAX_BIT_RATE).prop_map(|bits| Completion::Request(UpstreamRequest::BitRate(bits))),
         packet(),
+        encoded(),
     ]
+}
+
+fn encoded() -> impl Strategy<Value = Completion> {
+    let parts = vec![EncodedPart::Track, EncodedPart::Packet, EncodedPart::KeyPacket];
+    (select(parts), 0..=u64::MAX - u64::from(u32::MAX), any::<(u32, u32)>())
+        .prop_map(|(part, offset, (len, id))| Completion::Encoded { part, offset, len, id })
 }
 
 fn packet() -> impl Strategy<Value = Completion> {
@@ -516,9 +539,22 @@ fn the_words_are_those_of_the_tables() {
     let damaged = Completion::Frame { picture, seq: 4, pool: 2, slot: 11, layout: 1, work }.encode();
     assert_eq!(damaged[..2], [11 << 32 | 2 << 16 | 1 << 8 | 139, 4]);
     assert_eq!(damaged[7], 1 << 63 | 5 << 60 | 2 << 58 | 3 << 48 | 8);
-    let submitted = Submission::Frame { seq: 4, pts: Some(6), pool: 2, slot: 11, layout: 1, picture };
+    let requests = EncoderRequests::default();
+    let submitted = |requests| Submission::Frame {
+        seq: 4,
+        pts: Some(6),
+        pool: 2,
+        slot: 11,
+        layout: 1,
+        picture,
+        requests,
+    };
     let word = 11 << 32 | 2 << 16 | 1 << 8 | 2;
-    assert_eq!(submitted.encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 33, 0, 0, 0, 0]);
+    assert_eq!(submitted(requests).encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 33, 0, 0, 0, 0]);
+    let requests = EncoderRequests { key: true, bit_rate: Some(7), bandwidth: Some(8) };
+    assert_eq!(submitted(requests).encode(), [word, 4, 6, 5 << 10 | 2 << 8 | 35, 7, 8, 0, 0]);
+    let encoded = Completion::Encoded { part: EncodedPart::KeyPacket, offset: 4, len: 5, id: 6 };
+    assert_eq!(encoded.encode(), [5 << 32 | 2 << 8 | 142, 0, 0, 4, 6, 0, 0, 0]);
     assert_eq!(Completion::Undecoded { seq: 4, skipped: 2 }.encode(), [140, 4, 2, 0, 0, 0, 0, 0]);
     let extra = Completion::FrameTime(FrameTime { seq: 4, pts: Some(6), is_extra: true });
     assert_eq!(extra.encode(), [65 << 8 | 141, 4, 6, 0, 0, 0, 0, 0]);
@@ -529,7 +565,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 23 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 128, 0, 0, 16 << 32 | 16, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x0d\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x0e\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }

@@ -9,10 +9,11 @@ use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::sync::queue::Leaky;
 
-use crate::element::{EncodedStream, HopPlace, LeastOut, Make};
+use crate::congestion::Congestion;
+use crate::element::{Element, EncodedStream, HopPlace, Make};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
-use crate::host::{self, Session, Spec, Task};
+use crate::host::{self, EncoderControl, Session, Spec, Task};
 use crate::hosting::{refuse_required_sandbox, refuse_worker_options, service_stream_of, worker_options};
 use crate::pipeline::{Pipeline, SegmentInput};
 use crate::registry::Registry;
@@ -160,7 +161,7 @@ impl Pipeline {
         let mut pipeline = match hop.is_hosted() {
             true => {
                 let task = element.task.as_ref().map_or(Ok(Task::Stage), |task| task(hop, &place))?;
-                self.hosted(hop, place, task, element.least_out)?
+                self.hosted(hop, place, task, element)?
             }
             false => {
                 refuse_required_sandbox(hop)?;
@@ -187,9 +188,11 @@ impl Pipeline {
         hop: &Hop,
         place: HopPlace<'_>,
         task: Task,
-        least_out: LeastOut,
+        element: &Element,
     ) -> Result<Pipeline, StageError> {
-        let least_out = least_out(hop, &place);
+        let least_out = (element.least_out)(hop, &place);
+        let encodes = (element.encodes)(hop).map(|encoded| encoded.codec);
+        let encoder = encodes.map(|_| EncoderControl::new(Congestion::new(&place.outcomes)));
         let HopPlace { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
@@ -197,13 +200,14 @@ impl Pipeline {
         let session = Session::new(Spec {
             hop: hop.clone(),
             track,
+            encodes,
             frames_behind,
             least_out,
             options,
             service,
             provider: None,
         });
-        let (submit, collect) = host::channel(index, session.clone());
+        let (submit, collect) = host::channel(index, session.clone(), encoder);
         let mut pipeline = self.add(Box::new(submit), HopRole::Through).named(&hop.to_string());
         pipeline.workers.push((index, session.stats()));
         pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)), index);

@@ -77,6 +77,8 @@ mod byte_server;
 mod collect;
 mod demux_worker;
 mod demuxed_input;
+mod encoded;
+mod encoder_control;
 mod export;
 mod fault;
 #[doc(hidden)]
@@ -120,6 +122,7 @@ use std::time::Duration;
 pub(crate) use byte_server::{ByteServer, ByteSource, ServedInput};
 pub(crate) use collect::{CollectInput, WorkerOutput, channel};
 pub(crate) use demuxed_input::{DemuxedInput, NetworkSource};
+pub(crate) use encoder_control::EncoderControl;
 pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};

@@ -103,6 +103,7 @@
 //! from other processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 
+mod congestion;
 mod copy_pool;
 mod damage;
 mod device;

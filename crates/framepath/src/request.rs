@@ -9,7 +9,7 @@ use framepath_model::stream::SeekTo;
 ///
 /// The request travels hop by hop from its sender to the source, until a hop [answers](Answered::Done).
 /// A request that no hop answers is dropped. A seek or flush reaches all these hops and the source, whatever
-/// the hops answer. Stages that run in a worker get no requests, and a [`Request::Stop`] reaches no hop.
+/// the hops answer. Stages that run in a worker get no requests, except the built-in encoder, and a [`Request::Stop`] reaches no hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {

@@ -430,11 +430,11 @@ fn from_worker(
         let done = match collect.next(recorder, || delivery.has_request()) {
             Ok(WorkerOutput::Request) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Ok(WorkerOutput::End) => break None,
-            Ok(WorkerOutput::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
+            Ok(WorkerOutput::Item(_)) if delivery.requests.is_stale(delivery.generation()) => {
                 delivery.requests.count_flushed(1);
                 Ok(())
             }
-            Ok(WorkerOutput::Frame(item)) => {
+            Ok(WorkerOutput::Item(item)) => {
                 let forwarded = Out::new(hop, chain, recorder, delivery).forward(item);
                 if forwarded.is_ok() && signal::overdue() {
                     break None;

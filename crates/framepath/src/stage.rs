@@ -126,7 +126,8 @@ pub trait Stage: Send {
     /// Handles a request from a later hop or from outside the run, between two items. Returns
     /// [`Answered::Done`] if the stage has performed it; the default passes all on. An encoder should answer
     /// [`Request::Keyframe`] and [`Request::BitRate`]. A seek or flush goes on to the source, whatever the
-    /// answer. A stage that runs in a worker gets no requests: they go on to the hop in front.
+    /// answer. A stage that runs in a worker gets no requests: they go on to the hop in front. The built-in encoder
+    /// gets them there, too.
     fn request(&mut self, request: &Request) -> Answered {
         let _ = request;
         Answered::PassOn

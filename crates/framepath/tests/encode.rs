@@ -406,9 +406,9 @@ fn what_an_encoder_does_not_take_is_an_error_with_advice() {
     );
     assert_eq!(test("64x48", "nv12", "h264 copy=1"), "encode h264 copy=yes: copy= is only for `encode raw`");
     assert_eq!(
-        test("64x48", "nv12", "h264 host=process"),
-        "encode h264 host=process: a worker cannot encode h264, because a worker returns frames and not \
-         packets; leave host=process out"
+        test("64x48", "nv12", "h264 api=vaapi host=process"),
+        "encode h264 api=vaapi host=process: api=vaapi cannot run in a worker, whose sandbox denies the \
+         hardware; leave host=process out, or use api=software"
     );
     assert!(
         error_of(&format!("file {} ! encode h264 ! null", clip("vp9-180p8.ivf")))

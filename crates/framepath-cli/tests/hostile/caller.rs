@@ -14,7 +14,7 @@ use framepath_codec::{Demuxer, Packet};
 use framepath_model::format::Layout;
 use framepath_model::orientation::Orientation;
 use framepath_model::stream::{PictureFlags, Preroll, Rational, StreamInfo};
-use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
+use framepath_model::wire::{Completion, EncoderRequests, MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::crossing::{
     CellReader, CellWriter, PacketArea, SharedArea, Sizes, Socket, completions, submissions,
 };
@@ -342,6 +342,7 @@ impl Stream {
             slot,
             layout,
             picture: PictureFlags::default(),
+            requests: EncoderRequests::default(),
         });
     }
 }

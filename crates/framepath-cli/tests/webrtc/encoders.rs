@@ -50,6 +50,19 @@ pub fn a_late_viewer_of_a_gradual_refresh_gets_a_keyframe() {
     assert_eq!(counts(sending), (400, 0));
 }
 
+pub fn the_death_of_an_encoder_in_a_worker_costs_viewers_no_frame() {
+    let frames = "test frames=200 rate=50 size=160x96 format=yuv420p";
+    let encode = "encode h264 gop=inf crf=30 preset=ultrafast host=process fault=crash@60";
+    let sending = send(frames, encode, "wait=1");
+    let first = sending.watch("latency=5s");
+    sending.until_begun();
+    // Starts at a keyframe that the worker makes on request.
+    let late = wait(sending.watch("latency=5s"), "late recv").ended(0);
+    assert!((1..200).contains(&late.frames().len()), "{} frames", late.frames().len());
+    assert_eq!(wait(first, "first recv").ended(0).frames().len(), 200);
+    assert_eq!(counts(sending), (200, 0));
+}
+
 pub fn a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it() {
     let folder = tempfile::tempdir().unwrap();
     let clip = noise(folder.path());

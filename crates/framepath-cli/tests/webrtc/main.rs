@@ -32,6 +32,7 @@ framepath_testkit::tests!(
     sharing::codes_that_are_wrong_show_nothing,
     encoders::ten_viewers_cost_one_encoding,
     encoders::a_late_viewer_of_a_gradual_refresh_gets_a_keyframe,
+    encoders::the_death_of_an_encoder_in_a_worker_costs_viewers_no_frame,
     encoders::a_slow_network_costs_frames_in_front_of_the_encoder_and_not_behind_it,
     encoders::a_viewer_below_the_lowest_bit_rate_costs_another_no_frames,
     ledgers::both_ends_have_the_whole_table,

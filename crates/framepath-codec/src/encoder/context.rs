@@ -53,17 +53,6 @@ pub(super) fn formats_of(codec: NonNull<ff::AVCodec>) -> Option<Vec<c_int>> {
     }
 }
 
-/// Returns `info` with a known time base and frame rate: 25 frames per second if the rate is not known, and
-/// microseconds if the time base is not known.
-pub(super) fn timed(info: &StreamInfo) -> StreamInfo {
-    let known = |value: Rational, default: Rational| if value.value().is_some() { value } else { default };
-    StreamInfo {
-        time_base: known(info.time_base, Rational::new(1, 1_000_000)),
-        frame_rate: known(info.frame_rate, Rational::new(25, 1)),
-        ..*info
-    }
-}
-
 /// Returns the duration of a frame in ticks of the time base, at least 1.
 pub(super) fn frame_ticks(info: &StreamInfo) -> i64 {
     let frame = Rational::new(info.frame_rate.den, info.frame_rate.num);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Contents of one cell of a ring.
 
+// over 600 lines because it describes each field of all records of both rings, and encodes and decodes them.
+
 use super::error::check;
 use super::picture::{PICTURE_BITS, picture_bits, picture_of};
-use super::{FrameTime, WireError, WorkerTime, layout};
+use super::{EncodedPart, EncoderRequests, FrameTime, WireError, WorkerTime, layout};
 use crate::format::Layout;
 use crate::stream::{PictureFlags, Preroll, SeekTo};
 
@@ -35,6 +37,11 @@ pub const MAX_BIT_RATE: u64 = 1 << 40;
 /// picture's properties.
 pub const SAME_FRAME: u16 = u16::MAX;
 
+/// Pool number of a completion that stands for an encoded packet, whose bytes the completion before it
+/// named ([`Completion::Encoded`]). Slot and layout are 0. The caller has the frame of that number, from
+/// which it takes the packet's metadata, and ignores the picture's properties.
+pub const ENCODED_PACKET: u16 = u16::MAX - 1;
+
 const PACKET: u8 = 1;
 const FRAME_IN: u8 = 2;
 const LAYOUT_IN: u8 = 3;
@@ -54,6 +61,7 @@ const REQUEST: u8 = 138;
 const DAMAGED_FRAME_OUT: u8 = 139;
 const UNDECODED: u8 = 140;
 const FRAME_TIME: u8 = 141;
+const ENCODED: u8 = 142;
 
 const REQUEST_KEYFRAME: u64 = 1;
 const REQUEST_BIT_RATE: u64 = 2;
@@ -103,6 +111,8 @@ pub enum Submission {
         /// Damage, field order and orientation of the picture, which the worker puts into the
         /// frame's metadata.
         picture: PictureFlags,
+        /// Requests to the encoder that encodes the frame; none for another stage.
+        requests: EncoderRequests,
     },
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
     /// has at least `layout.size` bytes.
@@ -153,12 +163,13 @@ pub enum Completion {
         /// Number of the packet or frame from which the frame was made; of the newest input for an
         /// [extra](FrameTime::is_extra) frame.
         seq: u64,
-        /// Number of a pool that the worker announced earlier, or [`SAME_FRAME`].
+        /// Number of a pool that the worker announced earlier, [`SAME_FRAME`] or [`ENCODED_PACKET`].
         pool: u16,
         /// Number of the slot among the slots of all pools of the worker, from the pool's
-        /// `first_slot` on; 0 for [`SAME_FRAME`].
+        /// `first_slot` on; 0 for [`SAME_FRAME`] and [`ENCODED_PACKET`].
         slot: u32,
-        /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`].
+        /// Id of a layout that an earlier [`Completion::Layout`] defined; 0 for [`SAME_FRAME`] and
+        /// [`ENCODED_PACKET`].
         layout: u8,
         /// Damage, field order and orientation of the picture, which the caller puts into the
         /// frame's metadata; ignored for [`SAME_FRAME`].
@@ -168,6 +179,18 @@ pub enum Completion {
     },
     /// Time of the next completion's frame, which is not [`SAME_FRAME`].
     FrameTime(FrameTime),
+    /// Bytes of the encoder, in the packet area. Those of a packet belong to the next completion, which is a
+    /// frame of [`ENCODED_PACKET`]; those of a track to the packet that follows.
+    Encoded {
+        /// Meaning of the bytes.
+        part: EncodedPart,
+        /// Offset of the first byte from the start of the packet area, bytes.
+        offset: u64,
+        /// Number of bytes; `offset + len` fits 64 bits.
+        len: u32,
+        /// Number by which the caller gives the memory back to the worker.
+        id: u32,
+    },
     /// Definition of a layout, sent before the first frame that uses it. A slot with such a frame
     /// has at least `layout.size` bytes.
     Layout {
@@ -264,11 +287,13 @@ impl Submission {
                 let word = u64::from(PACKET) | flags << 8 | u64::from(len) << 32;
                 [word, seq, pts.unwrap_or(0) as u64, offset, preroll.skipped, 0, 0, 0]
             }
-            Submission::Frame { seq, pts, pool, slot, layout, picture } => {
+            Submission::Frame { seq, pts, pool, slot, layout, picture, requests } => {
                 let word = slot_word(FRAME_IN, layout, pool, slot);
                 let damaged = if picture.is_damaged { DAMAGED } else { 0 };
-                let flags = has_pts(pts) | damaged | picture_bits(&picture) << 8;
-                [word, seq, pts.unwrap_or(0) as u64, flags, 0, 0, 0, 0]
+                let EncoderRequests { key, bit_rate, bandwidth } = requests;
+                let flags = has_pts(pts) | packet_flags(key, false) | damaged | picture_bits(&picture) << 8;
+                let pts = pts.unwrap_or(0) as u64;
+                [word, seq, pts, flags, bit_rate.unwrap_or(0), bandwidth.unwrap_or(0), 0, 0]
             }
             Submission::Layout { id, ref layout } => layout::encode(LAYOUT_IN, id, layout),
             Submission::Drain => alone(DRAIN, 0),
@@ -309,14 +334,17 @@ impl Submission {
             }
             FRAME_IN => {
                 const RECORD: &str = "frame submission";
-                zero(cell, 4, RECORD)?;
+                zero(cell, 6, RECORD)?;
                 const PICTURE: u64 = ((1 << PICTURE_BITS) - 1) << 8;
-                if third & !(HAS_PTS | DAMAGED | PICTURE) != 0 {
+                if third & !(HAS_PTS | KEY | DAMAGED | PICTURE) != 0 {
                     return Err(WireError::Reserved { record: RECORD });
                 }
                 let (layout, pool, slot) = slot_of(word);
                 let picture = picture_of(third >> 8, third & DAMAGED != 0, RECORD)?;
-                Ok(Submission::Frame { seq, pts: pts_of(third, pts, RECORD)?, pool, slot, layout, picture })
+                let [bit_rate, bandwidth] = [cell[4], cell[5]].map(|bits| (bits > 0).then_some(bits));
+                let requests = EncoderRequests { key: third & KEY != 0, bit_rate, bandwidth };
+                let pts = pts_of(third, pts, RECORD)?;
+                Ok(Submission::Frame { seq, pts, pool, slot, layout, picture, requests })
             }
             LAYOUT_IN => layout::decode(cell).map(|(id, layout)| Submission::Layout { id, layout }),
             DRAIN => {
@@ -393,6 +421,10 @@ impl Completion {
             Completion::FrameTime(FrameTime { seq, pts, is_extra }) => {
                 let flags = has_pts(pts) | if is_extra { EXTRA } else { 0 };
                 [u64::from(FRAME_TIME) | flags << 8, seq, pts.unwrap_or(0) as u64, 0, 0, 0, 0, 0]
+            }
+            Completion::Encoded { part, offset, len, id } => {
+                let word = u64::from(ENCODED) | part.number() << 8 | u64::from(len) << 32;
+                [word, 0, 0, offset, id.into(), 0, 0, 0]
             }
         }
     }
@@ -507,6 +539,20 @@ impl Completion {
                 }
                 let pts = pts_of(flags, cell[2], RECORD)?;
                 Ok(Completion::FrameTime(FrameTime { seq, pts, is_extra: flags & EXTRA != 0 }))
+            }
+            ENCODED => {
+                const RECORD: &str = "encoded bytes";
+                zero(cell, 5, RECORD)?;
+                let [_, first, second, offset, id, ..] = *cell;
+                if first != 0 || second != 0 || id >> 32 != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let number = word >> 8 & 0xff_ffff;
+                let unknown = WireError::Field { record: RECORD, field: "part", value: number };
+                let part = EncodedPart::from_number(number).ok_or(unknown)?;
+                let len = (word >> 32) as u32;
+                check(offset.checked_add(len.into()).is_some(), RECORD, "offset", offset)?;
+                Ok(Completion::Encoded { part, offset, len, id: id as u32 })
             }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }

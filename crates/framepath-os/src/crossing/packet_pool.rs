@@ -108,6 +108,20 @@ impl PacketPool {
         Ok(Some(Placed { offset: offset as u64, id, transit }))
     }
 
+    /// Copies a packet as [`PacketPool::push`] does; sleeps while there is no room. Never returns for a packet
+    /// above [`PacketPool::largest`].
+    ///
+    /// # Errors
+    /// As [`PacketPool::push`].
+    pub fn push_waiting(&mut self, bytes: &[u8]) -> Result<Placed, Breach> {
+        loop {
+            match self.push(bytes)? {
+                Some(placed) => return Ok(placed),
+                None => self.wait(None),
+            };
+        }
+    }
+
     /// Returns the size of the largest packet that fits into the empty second half, bytes. Such a packet
     /// fits as soon as the reader has released the packets in transit.
     pub fn largest(&self) -> usize {

@@ -26,6 +26,7 @@ use framepath_os::v4l2::attach::{
 use super::captures::{CaptureEffect, Captures, Delivery, SessionBuffers};
 use super::stash::{Stash, StashEntry};
 use super::{DeviceSettings, coding_of, print_note};
+use framepath::Item;
 use framepath::host::for_serve::Stretch;
 use framepath::host::for_serve::{
     CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, SubmitError, WorkerInput,
@@ -328,6 +329,7 @@ impl Serving {
         let spec = Spec {
             hop,
             track: Some(self.track.clone()),
+            encodes: None,
             frames_behind: 0,
             // With 1, the watchdog spares a worker that waits for a buffer while the client holds a frame.
             least_out: 1,
@@ -410,7 +412,8 @@ impl Serving {
                 Ok(None) | Err(HostError::Abandoned) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            let seq = arrival.frame.meta().seq;
+            let Item::Frame(frame) = arrival.item else { continue };
+            let seq = frame.meta().seq;
             let state = self.state();
             let (is_repeated, mark) = (state.delivered_before.contains(&seq), state.marks.get(&seq).copied());
             drop(state);
@@ -420,7 +423,7 @@ impl Serving {
             }
             let (mark, copied) = (mark.unwrap_or_default(), arrival.work.copied_bytes);
             let info = FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() };
-            let delivery = self.captures.deliver(arrival.frame, &info);
+            let delivery = self.captures.deliver(frame, &info);
             match delivery {
                 Ok(Delivery::Done) => self.state().record_delivered(seq),
                 Ok(Delivery::Over) => return Ok(()),

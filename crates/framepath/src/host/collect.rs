@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
+use framepath_codec::Packet;
 use framepath_model::replay::Arrived;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::WorkerTime;
@@ -19,6 +20,8 @@ use framepath_os::time::now_ns;
 use super::HostError;
 use super::answers::{OUTPUTS, OutputCheck};
 use super::between::{Logged, SubmitCommand};
+use super::encoded::{EncodedPacket, KeptFrames};
+use super::encoder_control::EncoderControl;
 use super::history::History;
 use super::input::WorkerInput;
 use super::policy::Restarts;
@@ -48,8 +51,12 @@ pub(crate) struct CollectInput {
 }
 
 /// Makes the two ends of hop `hop`, which a worker runs: the last stage of one thread, and the input of
-/// the next thread. The worker starts when that last stage starts.
-pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
+/// the next thread. The worker starts when that last stage starts. `encoder` has the requests to an encoder.
+pub(crate) fn channel(
+    hop: u16,
+    session: Arc<Session>,
+    encoder: Option<EncoderControl>,
+) -> (Submit, CollectInput) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
     let submit = Submit::new(
@@ -60,6 +67,7 @@ pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput)
             let _ = slot.send(collect);
             Ok((stream, submit))
         }),
+        encoder,
     );
     let is_by_device = session.is_by_device();
     (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
@@ -89,12 +97,24 @@ pub struct CollectEnd {
     undecoded: Option<u64>,
     /// True if the stream has ended, was then held for a seek or flush, and the worker has sent all output.
     at_end: bool,
+    /// Frames that an encoder keeps.
+    pub(super) kept: KeptFrames,
+}
+
+/// Output of a worker for one input.
+enum StageOutput {
+    /// A new frame.
+    Frame(Frame),
+    /// The input frame itself.
+    Same,
+    /// A packet made of the input frame.
+    Encoded(EncodedPacket),
 }
 
 /// Event from a worker, for the thread that takes the worker's output.
 pub(crate) enum WorkerOutput<T> {
-    /// A frame for the next stage.
-    Frame(T),
+    /// A frame or packet for the next stage.
+    Item(T),
     /// A seek or flush: its number, and the number of inputs without output that were discarded since the
     /// previous such event. Several seeks in a row may give one event, with the number of the last. Later
     /// items come from after that seek or flush.
@@ -107,10 +127,10 @@ pub(crate) enum WorkerOutput<T> {
     Request,
 }
 
-/// Frame from a worker, with the times of the frame for the ledger.
+/// Frame or packet from a worker, with its times for the ledger.
 pub struct Arrival {
-    /// The frame.
-    pub frame: Frame,
+    /// The frame or packet.
+    pub item: Item,
     pub(super) stretch: Stretch,
     /// Times and resources that the worker reports for the frame; zero if the ledger is off, except the time
     /// that the worker was idle before the input arrived.
@@ -157,12 +177,12 @@ impl CollectInput {
             asleep = !asleep;
         })?;
         Ok(match collected {
-            WorkerOutput::Frame(Arrival { frame, stretch, work }) => {
+            WorkerOutput::Item(Arrival { item, stretch, work }) => {
                 let reported_ns = u64::from(work.compute_ns) + u64::from(work.copy_ns);
                 end.session.stats.reported_cpu_ns.fetch_add(reported_ns, Ordering::Relaxed);
                 let work = (end.link.pid(), &work);
-                recorder.arrived(self.hop, &frame.meta(), &stretch, work, self.is_by_device, self.idle);
-                WorkerOutput::Frame(Item::Frame(frame))
+                recorder.arrived(self.hop, &item.meta(), &stretch, work, self.is_by_device, self.idle);
+                WorkerOutput::Item(item)
             }
             WorkerOutput::Flush(generation, discarded) => WorkerOutput::Flush(generation, discarded),
             WorkerOutput::Held => WorkerOutput::Held,
@@ -198,6 +218,7 @@ impl CollectEnd {
             generation: 0,
             undecoded: None,
             at_end: false,
+            kept: KeptFrames::default(),
         }
     }
 
@@ -211,7 +232,7 @@ impl CollectEnd {
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
             match self.next_or(|| false, || {})? {
-                WorkerOutput::Frame(arrival) => return Ok(Some(arrival)),
+                WorkerOutput::Item(arrival) => return Ok(Some(arrival)),
                 WorkerOutput::End | WorkerOutput::Held => return Ok(None),
                 WorkerOutput::Flush(..) | WorkerOutput::Request => {}
             }
@@ -272,6 +293,7 @@ impl CollectEnd {
         self.generation = generation;
         // Earlier deaths do not count for the packets behind the flush.
         self.restarts.delivered();
+        self.kept = KeptFrames::default();
         Some(WorkerOutput::Flush(generation, discarded))
     }
 
@@ -313,6 +335,7 @@ impl CollectEnd {
     fn on_message(&mut self, message: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         if let WorkerMessage::Frame { seq, .. }
         | WorkerMessage::Same { seq, .. }
+        | WorkerMessage::Encoded { seq, .. }
         | WorkerMessage::Extra { newest: seq, .. }
         | WorkerMessage::Nothing { seq } = message
         {
@@ -331,9 +354,10 @@ impl CollectEnd {
                 .into()),
             }
         }
-        let (seq, frame, work) = match message {
-            WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
-            WorkerMessage::Same { seq, work } => (seq, None, work),
+        let (seq, output, work) = match message {
+            WorkerMessage::Frame { seq, frame, work } => (seq, StageOutput::Frame(frame), work),
+            WorkerMessage::Same { seq, work } => (seq, StageOutput::Same, work),
+            WorkerMessage::Encoded { seq, packet, work } => (seq, StageOutput::Encoded(packet), work),
             WorkerMessage::Extra { newest, frame, work } => {
                 return self.on_extra(newest, frame, work).map(Some);
             }
@@ -363,16 +387,34 @@ impl CollectEnd {
             return Err(Breach("too many frames from one input").into());
         }
         let stretch = sent.stretch;
+        if let StageOutput::Encoded(packet) = output {
+            let packet = self.packet(seq, packet)?;
+            return self.on_item(seq, Item::Packet(packet), stretch, work);
+        }
         // The stage drops its input frame before it emits the output, so the input can be returned now.
         let input = match &sent.input {
-            Some(WorkerInput::Frame(_)) => sent.input.take(),
+            Some(WorkerInput::Frame(..)) => sent.input.take(),
             _ => None,
         };
-        let frame = match (frame, input) {
-            (Some(frame), _) => frame,
-            (None, Some(WorkerInput::Frame(frame))) => frame,
+        let item = match (output, input) {
+            (StageOutput::Frame(frame), _) => Item::Frame(frame),
+            (StageOutput::Same, Some(WorkerInput::Frame(frame, _))) => Item::Frame(frame),
             _ => return Err(Breach("an input frame was returned twice").into()),
         };
+        self.on_item(seq, item, stretch, work)
+    }
+
+    /// Returns the output of input `seq` for the next thread, unless the next thread has it or must not get it.
+    ///
+    /// # Errors
+    /// The input was not submitted to this worker; or as [`CollectEnd::submit_rest`].
+    fn on_item(
+        &mut self,
+        seq: u64,
+        item: Item,
+        stretch: Stretch,
+        work: WorkerTime,
+    ) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         let arrived = self.history.book.arrived(seq);
         if self.history.sending.is_some() {
             self.submit_rest()?;
@@ -380,8 +422,8 @@ impl CollectEnd {
         self.recover(&work, arrived == Arrived::Deliver);
         match arrived {
             Arrived::Deliver => {
-                self.session.stats.damage.frame(&frame.meta());
-                Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work })))
+                self.session.stats.damage.frame(&item.meta());
+                Ok(Some(WorkerOutput::Item(Arrival { item, stretch, work })))
             }
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
             Arrived::Unknown => {
@@ -431,7 +473,8 @@ impl CollectEnd {
             self.session.stats.recoveries.arrived(&work, true);
         }
         self.session.stats.damage.frame(&frame.meta());
-        Ok(WorkerOutput::Frame(Arrival { frame, stretch, work }))
+        let item = Item::Frame(frame);
+        Ok(WorkerOutput::Item(Arrival { item, stretch, work }))
     }
 
     /// Counts packet `seq` as not decoded if `skipped` is 0. Otherwise counts `skipped` packets as skipped,
@@ -467,16 +510,40 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Releases input frame `seq`, for which the worker reports that there is no output.
+    /// Returns the packet that the encoder made of frame `seq`, and releases the frame.
+    ///
+    /// # Errors
+    /// The encoder has output the frame's packet before, or the packet of a later frame that it had kept; or the
+    /// description of the track is not that of the frame.
+    fn packet(&mut self, seq: u64, packet: EncodedPacket) -> Result<Packet, HostError> {
+        let kept = self.kept.take(seq);
+        let unexpected = Breach("two packets of one frame, or not in the order of the frames");
+        let sent = self.history.get(seq).ok_or(unexpected)?;
+        let layout = match &sent.input {
+            Some(WorkerInput::Frame(frame, _)) => *frame.layout(),
+            _ => kept.ok_or(unexpected)?,
+        };
+        let packet = packet.into_packet(sent.meta, &layout)?;
+        // Only now: another worker encodes the frame if this one has broken a rule.
+        sent.input = None;
+        Ok(packet)
+    }
+
+    /// Releases input frame `seq`, for which the worker reports that there is no output now. An encoder may keep the frame, and
+    /// output its packet later.
     ///
     /// # Errors
     /// The input is no frame that the worker has, or the worker has completed the frame before.
     fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
-        let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
+        let input = sent.and_then(|sent| sent.input.take_if(|input| matches!(input, WorkerInput::Frame(..))));
         // Accepted once for each input: otherwise a worker could send such a completion without end.
         let unexpected = Breach("a completion of an input that the worker does not have");
-        frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unexpected.into())
+        let Some(WorkerInput::Frame(frame, _)) = input else { return Err(unexpected.into()) };
+        if self.session.spec.encodes.is_some() {
+            self.kept.keep(seq, *frame.layout());
+        }
+        Ok(())
     }
 
     /// Counts input `seq` as skipped, unless a seek skips its frame anyway. The frame has arrived, but is

@@ -244,12 +244,7 @@ impl DemuxedFile {
             let (bytes, most) = (bytes.len(), self.pool.largest());
             return Err(Stopped::File(HostError::PacketSize { bytes, most }.to_string()));
         }
-        let placed = loop {
-            match self.pool.push(bytes)? {
-                Some(placed) => break placed,
-                None => self.pool.wait(None),
-            };
-        };
+        let placed = self.pool.push_waiting(bytes)?;
         let meta = packet.meta();
         let completion = Completion::Packet {
             pts: meta.pts,

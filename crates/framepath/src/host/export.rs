@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Last stage inside a worker: passes frames to the caller without a copy.
+//! Last stage inside a worker: passes frames to the caller without a copy, and an encoder's packets by one.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use framepath_codec::Packet;
 use framepath_model::buffer_request::BufferRequest;
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
-use framepath_model::wire::{Completion, Message, SAME_FRAME, WorkerTime};
-use framepath_os::crossing::{CellWriter, Socket};
+use framepath_model::wire::{Completion, ENCODED_PACKET, EncodedPart, Message, SAME_FRAME, WorkerTime};
+use framepath_os::crossing::{CellWriter, PacketPool, Placed, Socket};
 use framepath_os::memory::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
@@ -20,7 +21,7 @@ use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
-/// Last stage of a worker: passes each frame to an [`Exporter`].
+/// Last stage of a worker: passes each frame or packet to an [`Exporter`].
 pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
 
 /// Writer of a worker's completions, and of the messages that belong to them.
@@ -33,6 +34,8 @@ pub(super) struct Exporter {
     pub(super) idle_ns: u32,
     /// Input frames of a stage that takes frames; `None` for a stage that takes packets.
     pub(super) inputs: Option<FrameInputs>,
+    /// Memory for the packets of an encoder; `None` for another stage.
+    pub(super) packets: Option<PacketPool>,
     /// Counters for the service; `None` in a worker that no service has started.
     tally: Option<Tally>,
 }
@@ -44,7 +47,8 @@ pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 
 impl Exporter {
     pub(super) fn new(completions: CellWriter, socket: Arc<Socket>, tally: Option<Tally>) -> Exporter {
-        Exporter { completions, socket, names: Names::default(), idle_ns: 0, inputs: None, tally }
+        let names = Names::default();
+        Exporter { completions, socket, names, idle_ns: 0, inputs: None, packets: None, tally }
     }
 
     /// Counts packet or frame `seq`, with the time `pts`, as taken by the stage.
@@ -67,7 +71,7 @@ impl Exporter {
         let (seq, picture) = (meta.seq, meta.picture());
         let answer = self.inputs.as_mut().map(|inputs| inputs.output(&meta));
         if let Some(tally) = &mut self.tally {
-            tally.count_output(seq, &work, frame.layout());
+            tally.count_output(seq, &work, Some(frame.layout()));
         }
         if frame.is_foreign() {
             // The stage passes its input on, and the caller has this frame already.
@@ -87,6 +91,39 @@ impl Exporter {
             self.complete(&Completion::FrameTime(time))?;
         }
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, picture, work })
+    }
+
+    /// Copies a packet into the shared memory, and sends it, behind the description of its track if it has one. Waits
+    /// while the caller holds too many packets.
+    ///
+    /// # Errors
+    /// The packet is too large, or the caller broke the rules.
+    fn send_packet(&mut self, packet: &Packet, work: WorkerTime) -> Result<(), HostError> {
+        let meta = packet.meta();
+        let (seq, picture) = (meta.seq, meta.picture());
+        if let Some(inputs) = &mut self.inputs {
+            inputs.output(&meta);
+        }
+        if let Some(tally) = &mut self.tally {
+            tally.count_output(seq, &work, None);
+        }
+        if let Some(track) = packet.track() {
+            self.send_part(EncodedPart::Track, &track.to_bytes())?;
+        }
+        let part = if packet.is_key() { EncodedPart::KeyPacket } else { EncodedPart::Packet };
+        // Always `Some`, because the encoder makes its packets in this process.
+        self.send_part(part, packet.bytes().unwrap_or_default())?;
+        let (pool, slot, layout) = (ENCODED_PACKET, 0, 0);
+        self.complete(&Completion::Frame { seq, pool, slot, layout, picture, work })
+    }
+
+    fn send_part(&mut self, part: EncodedPart, bytes: &[u8]) -> Result<(), HostError> {
+        let Some(packets) = &mut self.packets else { return Ok(()) };
+        if bytes.len() > packets.largest() {
+            return Err(HostError::PacketSize { bytes: bytes.len(), most: packets.largest() });
+        }
+        let Placed { offset, id, .. } = packets.push_waiting(bytes)?;
+        self.complete(&Completion::Encoded { part, offset, len: bytes.len() as u32, id })
     }
 
     /// Returns the number of a layout. Announces a new layout to the caller by a completion.
@@ -147,17 +184,18 @@ impl Stage for Export {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        let Item::Frame(frame) = item else {
-            let (takes, gets) = ("frames", "packets");
-            return Err(out.fail(StageError::WrongInput {
-                takes,
-                gets,
-                advice: "a stage in a worker must emit frames",
-            }));
-        };
         let work = out.recorder().last_row().map_or_else(WorkerTime::default, WorkerTime::from);
         let mut exporter = locked(&self.0);
         let work = WorkerTime { idle_ns: exporter.idle_ns, ..work };
-        exporter.send_frame(frame, work).map_err(|e| out.fail(e))
+        let sent = match item {
+            Item::Frame(frame) => exporter.send_frame(frame, work),
+            Item::Packet(packet) if exporter.packets.is_some() => exporter.send_packet(&packet, work),
+            Item::Packet(_) => {
+                let (takes, gets) = ("frames", "packets");
+                let advice = "a stage in a worker must emit frames";
+                return Err(out.fail(StageError::WrongInput { takes, gets, advice }));
+            }
+        };
+        sent.map_err(|error| out.fail(error))
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use framepath_codec::Packet;
 use framepath_model::parameter_sets::SetLog;
 use framepath_model::stream::FrameMeta;
+use framepath_model::wire::EncoderRequests;
 use framepath_os::memory::pool::Frame;
 
 use crate::recorder::Stretch;
@@ -14,8 +15,8 @@ use crate::recorder::Stretch;
 pub enum WorkerInput {
     /// A packet.
     Packet(Packet),
-    /// A frame.
-    Frame(Frame),
+    /// A frame, and the requests to the encoder that are in force from this frame on; none for another stage.
+    Frame(Frame, EncoderRequests),
 }
 
 /// An entry of the log: an input and the state of its processing.

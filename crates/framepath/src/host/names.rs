@@ -5,7 +5,7 @@
 //! the caller for the input of a stage, and the worker for the output.
 
 use framepath_model::format::Layout;
-use framepath_model::wire::SAME_FRAME;
+use framepath_model::wire::ENCODED_PACKET;
 use framepath_os::memory::pool::{Frame, PoolMemory};
 
 use super::HostError;
@@ -48,14 +48,14 @@ impl Names {
     /// number: then the sender of frames has to announce it.
     ///
     /// # Errors
-    /// All 65,535 numbers are in use.
+    /// All 65,534 numbers are in use.
     pub(super) fn pool(&mut self, id: u64) -> Result<(u16, bool), HostError> {
         if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
             return Ok((number as u16, false));
         }
         let too_many =
-            || HostError::Failed { text: "too many pools: a stream can announce 65535".to_owned() };
-        let number = u16::try_from(self.pools.len()).ok().filter(|number| *number != SAME_FRAME);
+            || HostError::Failed { text: "too many pools: a stream can announce 65534".to_owned() };
+        let number = u16::try_from(self.pools.len()).ok().filter(|number| *number < ENCODED_PACKET);
         let number = number.ok_or_else(too_many)?;
         self.pools.push(id);
         Ok((number, true))

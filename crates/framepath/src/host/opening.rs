@@ -79,7 +79,7 @@ pub(super) fn open(
     (number, attempt): (u64, Attempt),
 ) -> Result<(Arc<WorkerStream>, Box<Sending>, Receiving), HostError> {
     let mut sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
-    if spec.track.is_none() {
+    if spec.track.is_none() && spec.encodes.is_none() {
         sizes.packet_bytes = 0;
     }
     let area = Arc::new(SharedArea::new(sizes)?);
@@ -109,7 +109,7 @@ pub(super) fn open(
     let (writer, reader) = (submissions(&area).0, completions(&area).1);
     let link =
         Arc::new(WorkerStream { number, area, socket, health, watcher, worker, threads, replayable, stream });
-    let receiving = Receiving::new(&link, reader, granter, spec);
+    let receiving = Receiving::new(&link, reader, granter, spec, &start.stream);
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 

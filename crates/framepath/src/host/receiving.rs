@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receiver of a worker's completions: frames, and the pools that contain them. Also returns the frames'
+//! Receiver of a worker's completions: frames and the pools that contain them, or packets. Also returns the frames'
 //! slots to the worker.
 //!
 //! Every value from the worker is checked before use.
@@ -11,13 +11,16 @@ use std::time::Duration;
 
 use framepath_model::buffer_request::BufferRequest;
 use framepath_model::format::Layout;
-use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, FrameTime, Message, SAME_FRAME, UpstreamRequest, WorkerTime};
-use framepath_os::crossing::{Breach, CellReader, SharedArea};
+use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_model::wire::{
+    Completion, ENCODED_PACKET, FrameTime, Message, SAME_FRAME, UpstreamRequest, WorkerTime,
+};
+use framepath_os::crossing::{Breach, CellReader, PooledPackets, SharedArea};
 use framepath_os::memory::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
 use super::buffer_provider::{BufferProvider, ProvidedSlots};
+use super::encoded::{EncodedPacket, EncodedReceiver};
 use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
 use super::message_io::{check_answers_received, recv_within, send};
@@ -50,6 +53,8 @@ pub(super) struct Receiving {
     takes_frames: bool,
     /// Time of the next completion's frame; `None` if the frame has the time of its input.
     time: Option<FrameTime>,
+    /// Receiver of the packets; `None` for a stage that emits frames.
+    encoded: Option<EncodedReceiver>,
 }
 
 /// A message that a worker sent through the ring or the socket, checked.
@@ -57,6 +62,8 @@ pub(super) enum WorkerMessage {
     /// A frame that the stage emitted for the input with number `seq`, in a pool that the worker has
     /// announced.
     Frame { seq: u64, frame: Frame, work: WorkerTime },
+    /// A packet that the encoder made of the frame with number `seq`.
+    Encoded { seq: u64, packet: EncodedPacket, work: WorkerTime },
     /// A frame that answers no input, in a pool that the worker has announced. The worker claims that its
     /// newest input has the number `newest`.
     Extra { newest: u64, frame: Frame, work: WorkerTime },
@@ -85,6 +92,7 @@ impl Receiving {
         reader: CellReader,
         granter: Granter,
         spec: &Spec,
+        stream: &StreamInfo,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
         let (requests, reports) = (RequestBudget::default(), RequestBudget::default());
@@ -98,6 +106,9 @@ impl Receiving {
             provider: spec.provider.clone(),
             takes_frames: spec.track.is_none(),
             time: None,
+            encoded: spec
+                .encodes
+                .map(|codec| EncodedReceiver::new(PooledPackets::new(link.area.clone()), codec, *stream)),
         }
     }
 
@@ -122,8 +133,29 @@ impl Receiving {
         if is_answer || is_frame {
             self.constants = 0;
         }
+        let mut packet = None;
+        if let Some(encoded) = &mut self.encoded {
+            match completion {
+                Completion::Encoded { part, offset, len, id } => {
+                    encoded.part(part, (offset, len, id))?;
+                    return Ok(Some(WorkerMessage::Constant));
+                }
+                Completion::Frame { pool: ENCODED_PACKET, .. } => packet = Some(encoded.take()?),
+                Completion::Frame { .. } | Completion::FrameTime(_) => {
+                    return Err(Breach("a frame of an encoder").into());
+                }
+                _ if encoded.is_expecting() => {
+                    return Err(Breach("a packet of an encoder without its frame").into());
+                }
+                _ => {}
+            }
+        }
         match completion {
             _ if time.is_some() && !is_frame => Err(Breach("the time of a frame without the frame").into()),
+            Completion::Frame { seq, pool: ENCODED_PACKET, work, .. } => {
+                let packet = packet.ok_or(Breach("a packet of a stage that emits frames"))?;
+                Ok(Some(WorkerMessage::Encoded { seq, packet, work }))
+            }
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
                 if time.is_some() {
                     return Err(Breach("a new time of an input frame that was passed on").into());

@@ -83,6 +83,7 @@ impl CollectEnd {
         let stats = &self.session.stats;
         stats.takes_frames.store(self.session.spec.track.is_none(), Ordering::Relaxed);
         let taken = self.history.last_taken(self.link.health.taken());
+        let kept = std::mem::take(&mut self.kept);
         let book = &mut self.history.book;
         let first = |place: &std::sync::atomic::AtomicU64, seq: u64| {
             let _ = place.compare_exchange(0, seq + 1, Ordering::Relaxed, Ordering::Relaxed);
@@ -96,6 +97,11 @@ impl CollectEnd {
                 first(&stats.first_lost, seq);
             }
             return Ok(Attempt::Again);
+        }
+        // An encoder that keeps frames has copied them, and this process cannot send them again.
+        stats.lost.fetch_add(kept.count(), Ordering::Relaxed);
+        if let Some(seq) = kept.first() {
+            first(&stats.first_lost, seq);
         }
         match book.died(taken, self.link.threads == 1) {
             RestartPlan::Replay { single_threaded: false } => Ok(Attempt::Again),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use framepath_codec::TrackInfo;
+use framepath_codec::{Codec, TrackInfo};
 use framepath_model::path;
 use framepath_model::stream::StreamInfo;
 use framepath_os::crossing::Sizes;
@@ -22,6 +22,8 @@ pub struct Spec {
     pub hop: path::Hop,
     /// Description of the stage's compressed input; `None` for frames.
     pub track: Option<TrackInfo>,
+    /// Codec of the packets that the stage makes of frames; `None` for a stage that emits frames.
+    pub encodes: Option<Codec>,
     /// Number of the stage's frames that the hops behind the stage may keep at a time, for the size of the
     /// stage's pool. Frames inside workers behind the stage are not counted.
     pub frames_behind: u32,

@@ -8,13 +8,14 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError};
 
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, StreamInfo};
-use framepath_model::wire::{Message, Submission};
+use framepath_model::wire::{EncoderRequests, Message, Submission};
 use framepath_os::crossing::{Bell, Breach, CellWriter, PacketArea};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 
 use super::HostError;
 use super::between::{Logged, SubmitCommand};
+use super::encoder_control::EncoderControl;
 use super::input::{LoggedInput, WorkerInput};
 use super::message_io::send;
 use super::names::{Names, shared_memory};
@@ -24,6 +25,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::recorder::Stretch;
+use crate::request::{Answered, Request};
 use crate::stage::Stage;
 
 /// Function that opens the stream in a first worker. Takes the stream's description in front of the stage;
@@ -38,6 +40,8 @@ pub(crate) struct Submit {
     session: Option<Arc<Session>>,
     /// Submit end of the stream; `None` before the start.
     end: Option<SubmitEnd>,
+    /// Requests to the encoder that the worker runs; `None` for another stage.
+    encoder: Option<EncoderControl>,
 }
 
 /// Submit end of a stream: submits packets or frames to the worker.
@@ -264,8 +268,8 @@ impl Drop for SubmitEnd {
 }
 
 impl Submit {
-    pub(super) fn new(session: Arc<Session>, start: Start) -> Submit {
-        Submit { start, session: Some(session), end: None }
+    pub(super) fn new(session: Arc<Session>, start: Start, encoder: Option<EncoderControl>) -> Submit {
+        Submit { start, session: Some(session), end: None, encoder }
     }
 
     /// Tells the session, at the first call, where to send requests of the worker's stage: upstream of this
@@ -298,7 +302,13 @@ impl Stage for Submit {
         let meta = item.meta();
         let input = match item {
             Item::Packet(packet) => WorkerInput::Packet(packet),
-            Item::Frame(frame) => WorkerInput::Frame(frame),
+            Item::Frame(frame) => match &mut self.encoder {
+                Some(encoder) => {
+                    let Some(requests) = encoder.next(&meta, out) else { return Ok(()) };
+                    WorkerInput::Frame(frame, requests)
+                }
+                None => WorkerInput::Frame(frame, EncoderRequests::default()),
+            },
         };
         let begun = out.recorder().current();
         let submitted = end.submit(meta, input, begun, || out.cut(meta.seq));
@@ -307,6 +317,7 @@ impl Stage for Submit {
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.set_upstream(out);
+        self.encoder.iter_mut().for_each(EncoderControl::flush);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
         end.flush(out.generation()).map_err(|error| hop_failure(error, out))
     }
@@ -315,7 +326,13 @@ impl Stage for Submit {
         if let Some(end) = &mut self.end {
             end.end(out.holds());
         }
+        self.encoder.iter_mut().for_each(EncoderControl::report);
         Ok(())
+    }
+
+    /// Remembers a request to the encoder for the next frame. Another stage in a worker gets no requests.
+    fn request(&mut self, request: &Request) -> Answered {
+        self.encoder.as_mut().map_or(Answered::PassOn, |encoder| encoder.request(request))
     }
 }
 
@@ -392,10 +409,11 @@ impl Sending {
                 preroll.skipped = 0;
                 Submission::Packet { seq, pts, offset, len, key, is_damaged, preroll }
             }
-            WorkerInput::Frame(frame) => {
+            WorkerInput::Frame(frame, requests) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
                 let picture = frame.meta().picture();
-                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout, picture }
+                let (slot, requests) = (frame.slot(), *requests);
+                Submission::Frame { seq, pts, pool, slot, layout, picture, requests }
             }
         }))
     }

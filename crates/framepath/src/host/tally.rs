@@ -39,8 +39,8 @@ impl Tally {
 
     /// Counts a frame of input `seq` as emitted by the stage, and adds its latency, from the time when the
     /// stage took the input, and the times by cause in `work` to the counters. Sets the counter of the frame
-    /// size to the size of this frame. The latency is left out if the time of the input is no longer kept.
-    pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
+    /// size to the size of this frame; `layout` is `None` for a packet. The latency is left out if the time of the input is no longer kept.
+    pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: Option<&Layout>) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];
         if number == seq.wrapping_add(1) {
@@ -53,7 +53,9 @@ impl Tally {
         for (at, ns) in causes.into_iter().enumerate() {
             page.add(figures::CAUSE + at, ns.into());
         }
-        page.set(figures::SIZE, u64::from(layout.height) << 32 | u64::from(layout.width));
+        if let Some(layout) = layout {
+            page.set(figures::SIZE, u64::from(layout.height) << 32 | u64::from(layout.width));
+        }
         page.add(figures::FRAMES, 1);
     }
 }

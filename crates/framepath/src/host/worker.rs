@@ -10,9 +10,12 @@ use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
 use framepath_model::orientation::Orientation;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, InputBytes, Message, Open, Submission, UpstreamRequest};
+use framepath_model::wire::{
+    Completion, EncoderRequests, InputBytes, Message, Open, Submission, UpstreamRequest,
+};
 use framepath_os::crossing::{
-    Breach, CellReader, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+    Breach, CellReader, PacketPool, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions,
+    submissions,
 };
 use framepath_os::measure::inherited_switches;
 use framepath_os::measure::meter::{self, Level};
@@ -196,6 +199,8 @@ struct Stream {
     faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
     damage: DamageLog,
+    /// Requests of the last frame to the encoder.
+    requests: EncoderRequests,
     /// Orientation that the container declares, for the pictures of packets.
     orientation: Orientation,
 }
@@ -235,7 +240,9 @@ impl Stream {
         let give_back = give_back.ok_or("the shared area has no room for the words that return frames")?;
         let provider =
             open.lent.then(|| Borrower::into_provider(socket.clone(), exporter.clone(), give_back));
-        let give_back = Some(give_back);
+        // An encoder has no pool: the words that return frames return its packets.
+        let encodes = !takes_packets && open.packet_bytes > 0;
+        let give_back = (!encodes).then_some(give_back);
         let damage = DamageLog::in_worker();
         let place = HopPlace {
             behind: &[],
@@ -251,6 +258,7 @@ impl Stream {
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());
         locked(&exporter).inputs = (!takes_packets).then(|| FrameInputs::new(replayable));
+        locked(&exporter).packets = if encodes { PacketPool::new(area.clone(), &[]) } else { None };
         let export = Box::new(Export(exporter.clone()));
         let level = level_of(open.level);
         let stream_in_worker = Stream {
@@ -264,6 +272,7 @@ impl Stream {
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
             damage,
+            requests: EncoderRequests::default(),
             orientation: open.stream.orientation,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
@@ -299,12 +308,13 @@ impl Stream {
                     }
                     self.push(Item::Packet(packet))?;
                 }
-                Submission::Frame { seq, pts, pool, slot, layout, picture } => {
+                Submission::Frame { seq, pts, pool, slot, layout, picture, requests } => {
                     self.recorder.mark();
                     locked(&self.exporter).count_input(seq, pts);
                     self.inject(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() }.with_picture(picture);
                     let frame = self.input(pool, slot, layout, meta)?;
+                    self.request(requests);
                     self.push(Item::Frame(frame))?;
                     let mut exporter = locked(&self.exporter);
                     if exporter.inputs.as_ref().is_some_and(|inputs| inputs.is_unanswered(seq)) {
@@ -358,6 +368,18 @@ impl Stream {
     fn inject(&self, seq: u64) {
         if let Some(faults) = &self.faults {
             faults.inject(seq);
+        }
+    }
+
+    /// Passes the requests of a frame to the encoder, as far as they are new.
+    fn request(&mut self, requests: EncoderRequests) {
+        let before = std::mem::replace(&mut self.requests, requests);
+        let EncoderRequests { key, bit_rate, bandwidth } = requests;
+        let bit_rate = bit_rate.filter(|_| bit_rate != before.bit_rate).map(Request::BitRate);
+        let bandwidth = bandwidth.filter(|_| bandwidth != before.bandwidth).map(Request::Bandwidth);
+        for request in [key.then_some(Request::Keyframe), bit_rate, bandwidth].into_iter().flatten() {
+            // The caller has passed the request on to the hops in front itself.
+            let _ = self.chain[0].stage.request(&request);
         }
     }
 

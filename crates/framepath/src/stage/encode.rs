@@ -9,6 +9,7 @@ use std::ops::RangeInclusive;
 use framepath_codec::{Codec, EncoderApi, EncoderOptions, EncoderPreset, RateControl};
 use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
 
+use crate::congestion::Congestion;
 use crate::copy_pool::COPY_SLOTS;
 use crate::element::{Element, EncodedStream, HopPlace};
 use crate::error::StageError;
@@ -81,7 +82,7 @@ static DEFINITION: Definition = Definition::stage(
         "api",
         ValueKind::choice(&["software", "vaapi", "nvenc", "v4l2m2m", "auto"]),
         DefaultValue::Is("software"),
-        "encoder to use; auto: the first that works, software last; not tested on hardware",
+        "encoder to use; auto: the first that works, software last; not tested on hardware; in a worker only software",
     ),
     Arg::option(
         COPY,
@@ -144,17 +145,17 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     apis.push(EncoderApi::Software);
     apis.retain(|known| api == "auto" || known.name() == api);
     let choice = EncoderChoice { apis, notes: place.outcomes.notes.clone() };
+    let congestion = Congestion::new(&place.outcomes);
     let lowest = bit_rates.map_or(0, |rates| *rates.start());
-    Ok(Box::new(Encode::new(options, lowest, choice, place.outcomes.congested.clone())))
+    Ok(Box::new(Encode::new(options, lowest, choice, congestion)))
 }
 
-/// Returns the task of a worker: [`Task::Stage`] for `encode raw`. A worker can return frames only, so other codecs
-/// are an error.
+/// Returns the task of a worker. A worker has no hardware, because its sandbox denies the devices.
 fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
-    match Codec::named(hop.choice("codec")) {
-        None => Ok(Task::Stage),
-        Some(codec) => Err(StageError::Option(format!(
-            "a worker cannot encode {codec}, because a worker returns frames and not packets; leave host={} out",
+    match hop.choice("api") {
+        "software" => Ok(Task::Stage),
+        api => Err(StageError::Option(format!(
+            "api={api} cannot run in a worker, whose sandbox denies the hardware; leave host={} out, or use api=software",
             hop.choice("host")
         ))),
     }

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stage with an encoder of libavcodec.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use framepath_codec::{EncodeError, Encoder, EncoderApi, EncoderOptions, RateControl};
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
 use framepath_os::memory::pool::Frame;
 
+use crate::congestion::Congestion;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::notes::Notes;
@@ -41,13 +39,7 @@ pub(super) struct Encode {
     lowest: u64,
     /// Most that the network carries, bits per second.
     bandwidth: u64,
-    /// True while frames are dropped because of congestion.
-    is_congested: bool,
-    /// True if the last frame was dropped because of congestion.
-    misses_frame: bool,
-    /// Number of frames dropped because of congestion, for the report, and since the last note.
-    congested: Arc<AtomicU64>,
-    dropped: u64,
+    congestion: Congestion,
     /// Description of the input; `None` before the start.
     info: Option<StreamInfo>,
     /// Present encoder, and the layout of the frames that it takes; `None` before the first frame, and after a seek,
@@ -64,7 +56,7 @@ impl Encode {
         options: EncoderOptions,
         lowest: u64,
         choice: EncoderChoice,
-        congested: Arc<AtomicU64>,
+        congestion: Congestion,
     ) -> Encode {
         let target = match options.rate {
             RateControl::BitRate(bits) => Some(bits),
@@ -76,10 +68,7 @@ impl Encode {
             target,
             lowest,
             bandwidth: u64::MAX,
-            is_congested: false,
-            misses_frame: false,
-            congested,
-            dropped: 0,
+            congestion,
             info: None,
             encoder: None,
             wants_key: false,
@@ -208,12 +197,7 @@ impl Stage for Encode {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
-        // The first frame is not dropped: a viewer sees nothing without it.
-        self.misses_frame = self.is_congested && self.encoder.is_some();
-        if self.misses_frame {
-            self.congested.fetch_add(1, Ordering::Relaxed);
-            self.dropped += 1;
-            out.dropped_by_congestion(&frame.meta());
+        if self.congestion.drops(&frame.meta(), self.encoder.is_none(), out) {
             return Ok(());
         }
         let layout = *frame.layout();
@@ -221,17 +205,17 @@ impl Stage for Encode {
         self.encode(frame, out)
     }
 
+    /// Returns the number of threads that encode. The frames of a worker that died are encoded again by one thread if the next
+    /// one dies, too.
+    fn threads(&self) -> u32 {
+        let auto = || std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        self.options.threads.unwrap_or_else(auto)
+    }
+
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
         self.end_encoder(out)?;
-        let dropped = std::mem::take(&mut self.dropped);
-        if dropped > 0 {
-            let s = if dropped == 1 { "" } else { "s" };
-            self.choice.notes.add(format!(
-                "encode: dropped {dropped} frame{s} before they were encoded, because of congestion: the network of a \
-                 viewer, or this computer, is slower than the stream; lower min_bitrate=, or the frame rate"
-            ));
-        }
+        self.congestion.report();
         Ok(())
     }
 
@@ -254,11 +238,7 @@ impl Stage for Encode {
                 self.bandwidth = (*bits).max(*BIT_RATES.start());
                 return Answered::Done;
             }
-            Request::Congested(is_congested) => {
-                self.is_congested = *is_congested;
-                // A screen that stands still now has not shown its last change.
-                return if self.misses_frame && !is_congested { Answered::PassOn } else { Answered::Done };
-            }
+            Request::Congested(is_congested) => return self.congestion.request(*is_congested),
             _ => {}
         }
         Answered::PassOn
