@@ -109,4 +109,30 @@ mod tests {
         assert_eq!(median_latency_ms(&part(&[0, 1, 2], 5_000_000), &drawn), Some(3.5));
         assert_eq!(median_latency_ms(&part(&[0], 5_000_000), &drawn), None);
     }
+
+    #[test]
+    fn a_short_run_has_the_figures_of_a_long_one() {
+        let Ok(first) = Display::xvfb() else { panic!("no X server; apt install xvfb") };
+        let screens = [first, Display::xvfb().unwrap()];
+        let settings = ExperimentSettings {
+            size: crate::experiment::Size::Quick,
+            pairs: None,
+            cases: Vec::new(),
+            files: Vec::new(),
+            framepath: framepath_testkit::program(),
+            clips: "clips".into(),
+            peers: "peers".into(),
+        };
+        let measured = run(&settings, &screens, Duration::from_secs(12)).unwrap();
+        for name in [
+            "drift_ms",
+            "sender_growth_kib",
+            "receiver_growth_kib",
+            "sender_memory_kib",
+            "receiver_memory_kib",
+            "clock_error_ms",
+        ] {
+            assert!(measured.metric(name).is_some(), "no {name} in {measured:?}");
+        }
+    }
 }

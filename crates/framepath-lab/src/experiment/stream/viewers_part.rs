@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 
+use super::SETTLING;
 use super::contender::{GOP, OURS, failed, free_port, listening};
 use super::desktop::RATE;
 use super::display_part::own_row;
@@ -15,7 +16,6 @@ use super::end_ledger::{EndLedger, LedgerFiles, encoded, frames_of};
 use super::screen_clock::ScreenClock;
 use super::sender_totals::SenderTotals;
 use super::stream_end::StreamEnd;
-use super::{SETTLING, START};
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
@@ -24,6 +24,8 @@ use crate::temporary_folder::temporary_folder;
 
 /// Number of viewers.
 const VIEWERS: usize = 10;
+/// Longest wait for the connections of all viewers.
+const CONNECTED: Duration = Duration::from_secs(60);
 /// Part of the screen that is sent, with the text that scrolls, and pictures per second.
 const REGION: &str = "1280x720+0+0";
 const SENT_RATE: u32 = 30;
@@ -71,12 +73,12 @@ pub(super) fn run(
     };
     let totals = || SenderTotals::read(Vec::new(), settings, &format!("127.0.0.1:{port}"));
     let mut viewers = vec![view(0)?];
-    watched_by(1, &totals)?;
+    all_watch(&mut viewers, &totals)?;
     let one = cost(&mut sender, duration)?;
     for viewer in 1..VIEWERS {
         viewers.push(view(viewer)?);
     }
-    watched_by(VIEWERS, &totals)?;
+    all_watch(&mut viewers, &totals)?;
     let all = cost(&mut sender, duration)?;
     let dropped = totals()?.dropped;
     viewers.into_iter().try_for_each(StreamEnd::end)?;
@@ -96,15 +98,24 @@ pub(super) fn run(
     Ok(measured)
 }
 
-/// Waits until the sender has `count` viewers, and the stream has settled.
-fn watched_by(count: usize, totals: &dyn Fn() -> Result<SenderTotals, LabError>) -> Result<(), LabError> {
+/// Waits until all of `viewers` watch, and the stream has settled.
+fn all_watch(
+    viewers: &mut [StreamEnd],
+    totals: &dyn Fn() -> Result<SenderTotals, LabError>,
+) -> Result<(), LabError> {
     let since = Instant::now();
-    while totals()?.viewers != count as u64 {
+    loop {
+        let connected = totals()?.viewers;
+        if connected == viewers.len() as u64 {
+            break;
+        }
         if signal::interrupted() {
             return Err(LabError::Interrupted);
         }
-        if since.elapsed() > START {
-            return Err(failed(OURS, &format!("not all of {count} viewers have connected within 20 s")));
+        if since.elapsed() > CONNECTED {
+            let said: String = viewers.iter_mut().map(StreamEnd::said).collect();
+            let what = format!("{connected} of {} viewers have connected within 60 s{said}", viewers.len());
+            return Err(failed(OURS, &what));
         }
     }
     thread::sleep(SETTLING);
