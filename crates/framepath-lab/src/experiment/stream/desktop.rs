@@ -200,6 +200,10 @@ fn hash(mut value: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    use super::super::contender::{GOP, KILOBITS};
     use super::*;
 
     #[test]
@@ -216,5 +220,40 @@ mod tests {
         // The content repeats after as many pictures as the area has steps.
         assert_eq!(pictures.grey(u64::from(AREA.3) / u64::from(SCROLL)), first);
         assert_eq!([limited(0), limited(255)], [16, 235]);
+    }
+
+    #[test]
+    fn a_tenth_of_the_text_is_ink() {
+        let pictures = DesktopPictures::new();
+        let percent = |pixels: &[u8]| pixels.iter().filter(|grey| **grey == INK).count() * 100 / pixels.len();
+        let [x, y, width, height] = PAGE;
+        let rows = pictures.base.chunks_exact(usize::from(SIZE.0)).skip(y).take(height);
+        let page: Vec<u8> = rows.flat_map(|row| row[x..x + width].to_vec()).collect();
+        assert_eq!([percent(&page), percent(&pictures.scrolling)], [10, 12]);
+    }
+
+    #[test]
+    fn a_keyframe_has_a_usual_quality() {
+        let command = format!(
+            "ffmpeg -nostdin -v info -f rawvideo -pix_fmt gray -video_size {}x{} -framerate {RATE} -i - -pix_fmt yuv420p -c:v \
+             libx264 -preset ultrafast -tune zerolatency -threads 1 -b:v {KILOBITS}k -maxrate {KILOBITS}k -bufsize 1000k \
+             -g {GOP} -f null -",
+            SIZE.0, SIZE.1
+        );
+        let mut words = command.split_whitespace();
+        let mut ffmpeg = Command::new(words.next().unwrap());
+        ffmpeg.args(words).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let Ok(mut ffmpeg) = ffmpeg.spawn() else { panic!("no ffmpeg; apt install ffmpeg") };
+        let pictures = DesktopPictures::new();
+        let mut input = ffmpeg.stdin.take().unwrap();
+        for number in 0..3 {
+            input.write_all(&pictures.grey(number)).unwrap();
+        }
+        drop(input);
+        let said = String::from_utf8_lossy(&ffmpeg.wait_with_output().unwrap().stderr).into_owned();
+        // As in `frame I:1     Avg QP:35.37  size: 75944`.
+        let of_keyframes = said.split("frame I:1 ").nth(1).and_then(|text| text.split("Avg QP:").nth(1));
+        let qp: Option<f64> = of_keyframes.and_then(|text| text.split_whitespace().next()?.parse().ok());
+        assert!(qp.is_some_and(|qp| qp < 40.0), "{said}");
     }
 }
