@@ -2,7 +2,7 @@
 //! `stream`: latency from one X screen to another, from glass to glass. A clock shows numbered pictures on the first screen; an
 //! observer reads the numbers from the second. Both are the lab's own, and the same for every contender: framepath, GStreamer
 //! over RTP and SRT, and ffmpeg to ffplay. All contenders encode by x264 with the same settings. The cases are conditions of the
-//! network, of the machine and of the screen, and the parts of the stream alone.
+//! network, of the machine and of the screen, the parts of the stream alone, and framepath alone with its own figures.
 
 mod barcode;
 mod capture_part;
@@ -170,7 +170,8 @@ pub(super) fn run(
          screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
          encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
          pictures together behind the first second, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
-         window's hop for each picture"
+         window's hop for each picture; ledger, viewers, recovery, settling, long: framepath alone, with figures that \
+         docs/experiments/stream.md explains"
             .to_owned(),
     );
     Ok(())
