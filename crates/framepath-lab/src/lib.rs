@@ -50,6 +50,7 @@
 
 pub mod asked;
 pub mod compare;
+mod csv_line;
 pub mod date;
 mod descendants;
 mod display;

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_os::process::children;
+use serde::Deserialize;
 
 use crate::error::LabError;
 use crate::own_child::OwnChild;
@@ -23,6 +24,28 @@ pub struct LinkLimits {
     pub impairment: Impairment,
     /// Most bits from the sender to the receiver, megabits per second; `None` for no limit.
     pub megabits: Option<u32>,
+}
+
+/// Counters of the queue in front of a limited link, since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+pub struct LinkTraffic {
+    /// Number of bytes sent, with IP headers.
+    pub bytes: u64,
+    /// Number of packets sent.
+    pub packets: u64,
+    /// Number of packets dropped, because the queue was full.
+    pub drops: u64,
+    /// Number of bytes that wait.
+    pub backlog: u64,
+}
+
+impl LinkTraffic {
+    /// Reads the output of `tc -s -j qdisc show`; `None` if it has no limit (`tbf`).
+    fn of(json: &str) -> Option<LinkTraffic> {
+        let queues: Vec<serde_json::Value> = serde_json::from_str(json).ok()?;
+        let queue = queues.into_iter().find(|queue| queue["kind"] == "tbf")?;
+        serde_json::from_value(queue).ok()
+    }
 }
 
 /// Addresses of the sender and of the receiver.
@@ -74,6 +97,19 @@ impl TestLink {
         Ok(TestLink { holders: [near, far] })
     }
 
+    /// Reads the counters of the queue in front of the device at the sender.
+    ///
+    /// # Errors
+    /// [`LabError::Unknown`]: the link has no limit, so that there is no such queue. `tc` fails.
+    pub fn traffic(&self) -> Result<LinkTraffic, LabError> {
+        let words = entering(self.holders[0].id());
+        let words = words.chain(["tc", "-s", "-j", "qdisc", "show", "dev", DEVICES[0]].map(str::to_owned));
+        let finished = Program::new("nsenter", words).run(true)?;
+        LinkTraffic::of(&finished.stdout).ok_or_else(|| {
+            LabError::Unknown(format!("tc qdisc show: no counters of a limit in `{}`", finished.stdout))
+        })
+    }
+
     /// Returns the words that run a program in the namespace of an end: 0 is the sender's, 1 the receiver's.
     pub fn entering(&self, end: usize) -> Vec<String> {
         std::iter::once("nsenter".to_owned()).chain(entering(self.holders[end].id())).collect()
@@ -118,5 +154,19 @@ fn configure(pid: u32, line: &str) -> Result<(), LabError> {
             "the network cannot be set up (`ip` and `tc`: apt install iproute2): {stderr}"
         ))),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counters_are_those_of_the_limit() {
+        let json = r#"[{"kind":"tbf","handle":"8001:","root":true,"options":{"rate":1250000},"bytes":900,"packets":7,
+            "drops":2,"overlimits":5,"requeues":0,"backlog":100,"qlen":1}]"#;
+        let traffic = LinkTraffic { bytes: 900, packets: 7, drops: 2, backlog: 100 };
+        assert_eq!(LinkTraffic::of(json), Some(traffic));
+        assert_eq!(LinkTraffic::of(r#"[{"kind":"pfifo_fast","bytes":1}]"#), None);
     }
 }

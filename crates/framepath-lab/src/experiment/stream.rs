@@ -2,20 +2,30 @@
 //! `stream`: latency from one X screen to another, from glass to glass. A clock shows numbered pictures on the first screen; an
 //! observer reads the numbers from the second. Both are the lab's own, and the same for every contender: framepath, GStreamer
 //! over RTP and SRT, and ffmpeg to ffplay. All contenders encode by x264 with the same settings. The cases are conditions of the
-//! network, of the machine and of the screen, and the parts of the stream alone.
+//! network, of the machine and of the screen, the parts of the stream alone, and framepath alone with its own figures.
 
 mod barcode;
 mod capture_part;
 mod condition;
 mod contender;
 mod convert_part;
+mod damage_watch;
 mod desktop;
 mod display_part;
 mod encoder_part;
+mod end_ledger;
 mod glass_figures;
+mod ledger_part;
+mod long_part;
+mod native_run;
+mod recovery_part;
 mod screen_clock;
 mod screen_error;
 mod screen_observer;
+mod sender_totals;
+mod settling_part;
+mod stream_end;
+mod viewers_part;
 
 use std::thread;
 use std::time::Duration;
@@ -30,7 +40,7 @@ use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
 use crate::test_link::TestLink;
-use condition::{CONDITIONS, StreamCondition};
+use condition::{CONDITIONS, LOSS_3, RATE_10M, StreamCondition};
 use contender::{OURS, STREAMERS, Streamer, Streaming};
 use desktop::RATE;
 use glass_figures::GlassFigures;
@@ -58,35 +68,63 @@ struct Part {
     contenders: &'static [&'static str],
     /// Figure by which the first contender is compared with the others.
     metric: &'static str,
-    /// Runs a contender once, with a number of frames.
-    run: fn(&str, &ExperimentSettings, &Display, u64) -> Result<Measured, LabError>,
+    /// Number of rounds of the quick run, and of the full one.
+    rounds: [usize; 2],
+    run: RunPart,
 }
 
-static PARTS: [Part; 4] = [
+/// Number of rounds of a case of usual length, of the quick run and of the full one.
+const ROUNDS: [usize; 2] = [3, 10];
+
+/// Runs a part once, with a number of frames.
+type RunPart = fn(&str, &ExperimentSettings, &[Display; 2], u64) -> Result<Measured, LabError>;
+
+/// Returns a case with framepath alone, which is compared with nothing.
+const fn native(name: &'static str, rounds: [usize; 2], run: RunPart) -> Part {
+    Part { name, contenders: &[OURS], metric: "", rounds, run }
+}
+
+static PARTS: [Part; 9] = [
     Part {
         name: "capture",
         contenders: &capture_part::CAPTURERS,
         metric: "cpu_ms_per_frame",
-        run: capture_part::run,
+        rounds: ROUNDS,
+        run: |name, settings, screens, frames| capture_part::run(name, settings, &screens[0], frames),
     },
     Part {
         name: "encoders",
         contenders: &encoder_part::CODECS,
         metric: "encode_p50_ms",
+        rounds: ROUNDS,
         run: |codec, _, _, frames| encoder_part::run(codec, frames),
     },
     Part {
         name: "conversion",
         contenders: &convert_part::CONVERTERS,
         metric: "convert_p50_ms",
+        rounds: ROUNDS,
         run: |name, _, _, frames| convert_part::run(name, frames),
     },
     Part {
         name: "display",
         contenders: &display_part::DISPLAYERS,
         metric: "display_cpu_ms",
-        run: |_, settings, screen, frames| display_part::run(settings, screen, frames),
+        rounds: ROUNDS,
+        run: |_, settings, screens, frames| display_part::run(settings, &screens[0], frames),
     },
+    native("ledger", ROUNDS, |_, settings, screens, _| ledger_part::run(settings, screens, MEASURED)),
+    native("viewers", ROUNDS, |_, settings, screens, _| viewers_part::run(settings, screens, MEASURED / 2)),
+    native("recovery", ROUNDS, |_, settings, screens, _| {
+        recovery_part::run(settings, screens, &LOSS_3, MEASURED)
+    }),
+    native("settling", ROUNDS, |_, settings, screens, _| {
+        settling_part::run(settings, screens, &RATE_10M, 2 * MEASURED)
+    }),
+    native("long", [1, 1], |_, settings, screens, _| {
+        let [quick, full] = long_part::DURATIONS;
+        long_part::run(settings, screens, if settings.size == Size::Quick { quick } else { full })
+    }),
 ];
 
 /// Returns the names of all cases.
@@ -110,17 +148,18 @@ pub(super) fn run(
     };
     let is_quick = settings.size == Size::Quick && settings.cases.is_empty();
     let wants = |name: &str| settings.wants(name) && (!is_quick || name == CONDITIONS[0].name);
-    let rounds = settings.rounds(3, 10);
+    let rounds_of = |[quick, full]: [usize; 2]| settings.rounds(quick, full);
+    let rounds = rounds_of(ROUNDS);
     let conditions: Vec<&StreamCondition> =
         CONDITIONS.iter().filter(|condition| wants(condition.name)).collect();
     let parts: Vec<&Part> = PARTS.iter().filter(|part| wants(part.name)).collect();
-    let part_runs: usize = parts.iter().map(|part| part.contenders.len()).sum();
-    watch.begin("stream", ((conditions.len() * STREAMERS.len() + part_runs) * rounds) as u64);
+    let part_runs: usize = parts.iter().map(|part| part.contenders.len() * rounds_of(part.rounds)).sum();
+    watch.begin("stream", (conditions.len() * STREAMERS.len() * rounds + part_runs) as u64);
     for condition in conditions {
         under(condition, settings, &screens, rounds, watch, summary)?;
     }
     for part in parts {
-        alone(part, settings, &screens[0], rounds, watch, summary)?;
+        alone(part, settings, &screens, rounds_of(part.rounds), watch, summary)?;
     }
     summary.notes.push(
         "latency: from the moment before a picture is drawn on the first screen until an observer that polls the second screen \
@@ -131,7 +170,8 @@ pub(super) fn run(
          screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
          encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
          pictures together behind the first second, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
-         window's hop for each picture"
+         window's hop for each picture; ledger, viewers, recovery, settling, long: framepath alone, with figures that \
+         docs/experiments/stream.md explains"
             .to_owned(),
     );
     Ok(())
@@ -161,7 +201,7 @@ fn under(
 fn alone(
     part: &Part,
     settings: &ExperimentSettings,
-    screen: &Display,
+    screens: &[Display; 2],
     rounds: usize,
     watch: &dyn ProgressView,
     summary: &mut Summary,
@@ -170,7 +210,7 @@ fn alone(
     let contenders = part
         .contenders
         .iter()
-        .map(|name| Contender::new(name, move || (part.run)(name, settings, screen, frames)));
+        .map(|name| Contender::new(name, move || (part.run)(name, settings, screens, frames)));
     let (first, others) = (part.contenders[0], &part.contenders[1..]);
     let comparisons: Vec<Comparison> = others.iter().map(|other| (part.metric, first, *other)).collect();
     pairs::run(part.name, contenders.collect(), &comparisons, rounds, watch, summary)?;
@@ -187,7 +227,7 @@ fn stream(
     let link = condition.link.map(|limits| TestLink::start(&settings.framepath, &limits)).transpose()?;
     let _load = condition.is_loaded.then(Load::start);
     let clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
-    let mut running = streamer.start(settings, screens, link.as_ref())?;
+    let mut running = streamer.start(settings, screens, link.as_ref(), None)?;
     let mut observer = ScreenObserver::new(screens[1].x_name()?)?;
     if !observer.find(START)? {
         return Err(running.failed("no picture within 20 s"));
@@ -206,14 +246,7 @@ fn stream(
         return Err(running.failed("the picture stood still"));
     };
     running.end()?;
-    Ok(Measured {
-        frames: figures.shown,
-        wall_ns: MEASURED.as_nanos() as u64,
-        cpu_ns: cpu_ns.iter().sum(),
-        latency: Some(figures.latency),
-        extra: figures.named(cpu_ns),
-        ..Measured::default()
-    })
+    Ok(figures.measured(cpu_ns, MEASURED))
 }
 
 /// Measures the CPU time of a contender whose screen stands still.
@@ -252,7 +285,7 @@ mod tests {
         let seen = observer.watch(Duration::from_millis(500)).unwrap().seen;
         let drawn = clock.stop().unwrap();
         assert!(seen.len() > 1, "{seen:?}");
-        for (pair, Seen { number, at_ns }) in seen.windows(2).zip(&seen) {
+        for (pair, Seen { number, at_ns, .. }) in seen.windows(2).zip(&seen) {
             assert!(pair[0].number < pair[1].number && *at_ns > drawn[*number as usize], "{seen:?}");
         }
     }

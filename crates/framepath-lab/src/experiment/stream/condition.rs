@@ -20,13 +20,17 @@ pub(super) struct StreamCondition {
 const CLEAN: StreamCondition =
     StreamCondition { name: "clean", link: None, is_loaded: false, is_idle: false };
 
+/// Condition with many losses, and condition with the slowest link.
+pub(super) const LOSS_3: StreamCondition = lossy("loss-3", 3.0);
+pub(super) const RATE_10M: StreamCondition = limited("rate-10m", 10);
+
 /// All conditions. The first is that of the quick set.
 pub(super) static CONDITIONS: [StreamCondition; 7] = [
     CLEAN,
     lossy("loss-1", 1.0),
-    lossy("loss-3", 3.0),
+    LOSS_3,
     limited("rate-20m", 20),
-    limited("rate-10m", 10),
+    RATE_10M,
     StreamCondition { name: "loaded", is_loaded: true, ..CLEAN },
     StreamCondition { name: "idle", is_idle: true, ..CLEAN },
 ];

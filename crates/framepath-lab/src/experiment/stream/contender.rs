@@ -3,19 +3,17 @@
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use framepath_os::process::{children, running};
-
 use super::desktop::RATE;
-use crate::descendants::descendants;
+use super::end_ledger::LedgerFiles;
+use super::sender_totals::SenderTotals;
+use super::stream_end::StreamEnd;
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
-use crate::own_child::OwnChild;
-use crate::process::{Program, ProgramOutput};
+use crate::process::Program;
 use crate::test_link::{ADDRESSES, TestLink};
 
 /// Name of framepath's contender.
@@ -54,6 +52,8 @@ struct Ends<'a> {
     receiver: &'a str,
     /// Port of the end that listens.
     port: u16,
+    /// Ledgers that framepath records; `None` for none.
+    files: Option<&'a LedgerFiles>,
 }
 
 /// All contenders.
@@ -96,7 +96,7 @@ const PACKAGES: [(&str, &str); 4] = [
 ];
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { framepath, from, sender, port, .. } = ends;
+    let Ends { framepath, from, sender, port, files, .. } = ends;
     let send = format!(
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
          gop={GOP} preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
@@ -105,8 +105,12 @@ fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let recv = format!(
         "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads=1 ! queue depth=1 leaky=downstream ! play"
     );
-    [send, recv]
-        .map(|path| [framepath, "run", "--quiet", "--ledger", "off", &path].map(str::to_owned).to_vec())
+    [(0, send), (1, recv)].map(|(end, path)| {
+        let options =
+            files.map_or_else(|| ["--ledger", "off"].map(str::to_owned).to_vec(), |files| files.options(end));
+        let words = [*framepath, "run", "--quiet"].map(str::to_owned);
+        words.into_iter().chain(options).chain([path]).collect()
+    })
 }
 
 /// Returns the words of a GStreamer pipeline's command.
@@ -174,7 +178,7 @@ fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
 
 impl Streamer {
     /// Starts both ends: the sender of the screen `from`, and the receiver on the screen `to`, at the ends of `link`, or without
-    /// one on the loopback interface.
+    /// one on the loopback interface. framepath records ledgers in `files`, the others have none.
     ///
     /// # Errors
     /// [`LabError::Missing`] if a program or an element is not installed, or another program than framepath does not listen;
@@ -184,40 +188,46 @@ impl Streamer {
         settings: &ExperimentSettings,
         [from, to]: &[Display; 2],
         link: Option<&TestLink>,
+        files: Option<&LedgerFiles>,
     ) -> Result<Streaming, LabError> {
         self.elements.iter().try_for_each(|element| check_element(*element))?;
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
+        let from_name = from.x_name()?;
         let commands =
-            (self.commands)(&Ends { framepath: &framepath, from: from.x_name()?, sender, receiver, port });
+            (self.commands)(&Ends { framepath: &framepath, from: from_name, sender, receiver, port, files });
         let start = |end: usize| {
             let words = link.map_or(Vec::new(), |link| link.entering(end));
-            End::start(&[words, commands[end].clone()].concat(), [from, to][end])
+            StreamEnd::start(&[words, commands[end].clone()].concat(), [from, to][end])
         };
         let first = start(if self.listens { 0 } else { 1 })?;
-        let first = self.listening(first, port)?;
+        let first = listening(first, self.name, port, self.listens)?;
         let second = start(if self.listens { 1 } else { 0 })?;
         let ends = if self.listens { [first, second] } else { [second, first] };
-        Ok(Streaming { name: self.name, ends })
+        Ok(Streaming { name: self.name, address: format!("{sender}:{port}"), ends })
     }
+}
 
-    /// Waits until `end` listens on `port`.
-    fn listening(&self, mut end: End, port: u16) -> Result<End, LabError> {
-        let (file, state) = if self.listens { ("tcp", TCP_LISTENS) } else { ("udp", UDP_BOUND) };
-        let since = Instant::now();
-        loop {
-            // The end's own view, which is that of its network namespace.
-            let sockets =
-                fs::read_to_string(format!("/proc/{}/net/{file}", end.child.id())).unwrap_or_default();
-            if has_socket(&sockets, port, state) {
-                return Ok(end);
-            }
-            if since.elapsed() > LISTENING {
-                return Err(failed(self.name, &format!("it does not listen within 10 s{}", end.said())));
-            }
-            sleep(Duration::from_millis(10));
+/// Waits until the end `end` of the contender `name` listens on `port`: on TCP, or else on UDP.
+pub(super) fn listening(
+    mut end: StreamEnd,
+    name: &str,
+    port: u16,
+    is_tcp: bool,
+) -> Result<StreamEnd, LabError> {
+    let (file, state) = if is_tcp { ("tcp", TCP_LISTENS) } else { ("udp", UDP_BOUND) };
+    let since = Instant::now();
+    loop {
+        // The end's own view, which is that of its network namespace.
+        let sockets = fs::read_to_string(format!("/proc/{}/net/{file}", end.id())).unwrap_or_default();
+        if has_socket(&sockets, port, state) {
+            return Ok(end);
         }
+        if since.elapsed() > LISTENING {
+            return Err(failed(name, &format!("it does not listen within 10 s{}", end.said())));
+        }
+        sleep(Duration::from_millis(10));
     }
 }
 
@@ -232,7 +242,7 @@ fn has_socket(sockets: &str, port: u16, state: &str) -> bool {
 }
 
 /// Returns the error `what` of a contender. For other programs than framepath it is one that skips the contender.
-fn failed(name: &str, what: &str) -> LabError {
+pub(super) fn failed(name: &str, what: &str) -> LabError {
     let text = format!("{name}: {what}");
     if name == OURS { LabError::Unknown(text) } else { LabError::Missing(text) }
 }
@@ -261,7 +271,7 @@ pub(super) fn missing_program(program: &str) -> LabError {
 }
 
 /// Returns a port of the loopback interface that neither TCP nor UDP uses now.
-fn free_port() -> Result<u16, LabError> {
+pub(super) fn free_port() -> Result<u16, LabError> {
     let free = || {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         UdpSocket::bind(("127.0.0.1", port)).map(|_| port)
@@ -272,14 +282,16 @@ fn free_port() -> Result<u16, LabError> {
 /// Both ends of a running contender.
 pub(super) struct Streaming {
     name: &'static str,
-    ends: [End; 2],
+    /// IP address of the sender, with the port of the end that listens.
+    address: String,
+    ends: [StreamEnd; 2],
 }
 
 impl Streaming {
     /// Returns the error `what`, with what the ends have written. For other programs than framepath it is one that skips the
     /// contender.
     pub(super) fn failed(mut self, what: &str) -> LabError {
-        let said: String = self.ends.iter_mut().map(End::said).collect();
+        let said: String = self.ends.iter_mut().map(StreamEnd::said).collect();
         failed(self.name, &format!("{what}{said}"))
     }
 
@@ -292,56 +304,36 @@ impl Streaming {
         Ok([sender.cpu_ns(self.name)?, receiver.cpu_ns(self.name)?])
     }
 
+    /// Returns the resident memory of the sender and of the receiver, KiB.
+    ///
+    /// # Errors
+    /// An end has ended; as [`failed`](Streaming::failed).
+    pub(super) fn memory_kib(&mut self) -> Result<[u64; 2], LabError> {
+        let [sender, receiver] = &mut self.ends;
+        Ok([sender.memory_kib(self.name)?, receiver.memory_kib(self.name)?])
+    }
+
+    /// Reads the counts of framepath's sender.
+    ///
+    /// # Errors
+    /// As [`SenderTotals::read`].
+    pub(super) fn sender_totals(
+        &self,
+        settings: &ExperimentSettings,
+        link: Option<&TestLink>,
+    ) -> Result<SenderTotals, LabError> {
+        let words = link.map_or(Vec::new(), |link| link.entering(0));
+        SenderTotals::read(words, settings, &self.address)
+    }
+
     /// Ends both programs as Ctrl-C does.
     ///
     /// # Errors
-    /// As [`OwnChild::interrupt`]: an end has ended by itself.
+    /// As [`StreamEnd::end`].
     pub(super) fn end(self) -> Result<(), LabError> {
         let [sender, receiver] = self.ends;
-        receiver.child.interrupt()?;
-        sender.child.interrupt()?;
-        Ok(())
-    }
-}
-
-/// One of the two programs.
-struct End {
-    child: OwnChild,
-    output: ProgramOutput,
-}
-
-impl End {
-    fn start(words: &[String], screen: &Display) -> Result<End, LabError> {
-        let [program, arguments @ ..] = words else {
-            return Err(LabError::Unknown("a contender without a command".to_owned()));
-        };
-        let output = ProgramOutput::new()?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(output.to_stdio()?).stderr(output.to_stdio()?);
-        screen.offer(&mut command);
-        let child = children::on_a_lead(&mut command).spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => missing_program(program),
-            _ => LabError::Io { what: format!("starting {program}"), error },
-        })?;
-        Ok(End { child: OwnChild::new(child), output })
-    }
-
-    /// Returns the CPU time of the program and of its child processes, nanoseconds.
-    fn cpu_ns(&mut self, name: &str) -> Result<u64, LabError> {
-        let id = self.child.id();
-        let Ok(own) = running::of(id) else {
-            return Err(failed(name, &format!("a program has ended{}", self.said())));
-        };
-        // A child that has just ended has no figure.
-        let children = descendants(id).into_iter().filter_map(|child| running::of(child.pid()).ok());
-        Ok(own.cpu_ns + children.map(|child| child.cpu_ns).sum::<u64>())
-    }
-
-    /// Returns what the program has written, as the end of an error's text.
-    fn said(&mut self) -> String {
-        let text = self.output.text();
-        let text = text.trim();
-        if text.is_empty() { String::new() } else { format!("; {text}") }
+        receiver.end()?;
+        sender.end()
     }
 }
 

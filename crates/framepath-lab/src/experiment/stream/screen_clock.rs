@@ -14,7 +14,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
-use super::desktop::{AREA, SCROLL, SIZE, text};
+use super::desktop::{AREA, DesktopPictures, SCROLL, SIZE};
 use super::screen_error::x_error;
 use crate::error::LabError;
 
@@ -118,8 +118,9 @@ impl Drawing {
         connection.create_pixmap(DEPTH, content, window, area_width, area_height * 2).map_err(x_error)?;
         connection.map_window(window).map_err(x_error)?;
         let drawing = Drawing { connection, window, content, gc };
-        drawing.upload(window, &text(width.into(), height.into(), 1), width, 0)?;
-        let scrolling = text(area_width.into(), area_height.into(), 2);
+        let pictures = DesktopPictures::new();
+        drawing.upload(window, &pictures.base_bgr0(), width, 0)?;
+        let scrolling = pictures.scrolling_bgr0();
         drawing.upload(content, &scrolling, area_width, 0)?;
         drawing.upload(content, &scrolling, area_width, area_height as i16)?;
         // A reply says that all requests before it are done.

@@ -25,6 +25,8 @@ const SEARCH: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) number: u32,
+    /// Start of the reading before, which did not show it.
+    pub(super) after_ns: u64,
     pub(super) at_ns: u64,
 }
 
@@ -90,10 +92,12 @@ impl ScreenObserver {
         let mut watched = WatchedScreen::default();
         let mut was_readable = true;
         let since = Instant::now();
+        let mut after_ns = now_ns();
         while since.elapsed() < duration {
             if signal::interrupted() {
                 return Err(LabError::Interrupted);
             }
+            let begin_ns = now_ns();
             let row = self.pixels(x as i16, y as i16, barcode::WIDTH as u16, 1)?;
             let at_ns = now_ns();
             let number = barcode::read(&row);
@@ -101,8 +105,9 @@ impl ScreenObserver {
             was_readable = number.is_some();
             let is_same = |number: &u32| watched.seen.last().is_some_and(|last| last.number == *number);
             if let Some(number) = number.filter(|number| !is_same(number)) {
-                watched.seen.push(Seen { number, at_ns });
+                watched.seen.push(Seen { number, after_ns, at_ns });
             }
+            after_ns = begin_ns;
             thread::sleep(PAUSE);
         }
         watched.end_ns = now_ns();

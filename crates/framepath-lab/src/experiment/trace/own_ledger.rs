@@ -13,6 +13,7 @@ use framepath_model::stats::median;
 use framepath_model::summary::Summary;
 
 use super::observe;
+use crate::csv_line::cells;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
@@ -150,20 +151,6 @@ fn decoder_rows(csv: &str) -> Option<DecoderRows> {
         is_decoder.then(|| Some((number(seq)?, [number(wall_ns)?, number(compute_ns)?])))?
     };
     Some(lines.filter_map(row).collect())
-}
-
-/// Splits a line of CSV at its commas outside of quotes.
-fn cells(line: &str) -> Vec<String> {
-    let mut cells = vec![String::new()];
-    let mut is_quoted = false;
-    for char in line.chars() {
-        match char {
-            '"' => is_quoted = !is_quoted,
-            ',' if !is_quoted => cells.push(String::new()),
-            char => cells.last_mut().into_iter().for_each(|cell| cell.push(char)),
-        }
-    }
-    cells
 }
 
 /// Adds the figures of the stage `decode`, whose frames have `rows`, and whose CPU time per frame is `cpu_us`.
