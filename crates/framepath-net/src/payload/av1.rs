@@ -99,15 +99,17 @@ pub(super) fn split(frame: &[u8], key: bool) -> Result<Vec<Arc<[u8]>>, WebrtcErr
             continue;
         }
         let header = [&[unit.header[0] & !HAS_SIZE], &unit.header[1..]].concat();
-        let mut element = [&header, unit.body].concat();
-        while !element.is_empty() {
+        let element = [&header, unit.body].concat();
+        let mut left = &element[..];
+        while !left.is_empty() {
             if payload.len() + SIZE >= LARGEST_PAYLOAD {
                 payloads.push(Arc::from(std::mem::replace(&mut payload, vec![0])));
             }
-            let count = element.len().min(LARGEST_PAYLOAD - SIZE - payload.len());
-            push_leb128(count, &mut payload);
-            payload.extend(element.drain(..count));
-            if !element.is_empty() {
+            let (part, behind) = left.split_at(left.len().min(LARGEST_PAYLOAD - SIZE - payload.len()));
+            left = behind;
+            push_leb128(part.len(), &mut payload);
+            payload.extend_from_slice(part);
+            if !left.is_empty() {
                 payload[0] |= CONTINUED;
                 payloads.push(Arc::from(std::mem::replace(&mut payload, vec![CONTINUES])));
             }

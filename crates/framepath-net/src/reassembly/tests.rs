@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the reassembly.
 
+use framepath_model::frame_number::insert_frame_number;
 use proptest::prelude::*;
 
 use super::*;
@@ -263,6 +264,17 @@ fn a_keyframe_without_all_parameter_sets_starts_nothing() {
     let key = frame(Coding::Av1, true, 0, 50);
     let all = [key[4..].to_vec()];
     assert_eq!(numbers(Coding::Av1, packets(Coding::Av1, &all), &all).0, []);
+}
+
+#[test]
+fn the_number_in_user_data_is_that_of_a_frame_without_another() {
+    for coding in [Coding::H264, Coding::Hevc] {
+        let mut bytes = frame(coding, true, 0, 3000);
+        insert_frame_number(coding, &mut bytes, 77);
+        let mut reassembly = Reassembly::new(coding, 0).unwrap();
+        packets(coding, &[bytes]).into_iter().for_each(|packet| reassembly.push(packet));
+        assert_eq!(reassembly.poll(0).and_then(|frame| frame.number), Some(77), "{coding:?}");
+    }
 }
 
 #[test]
