@@ -18,7 +18,7 @@ use crate::element::Element;
 
 static DEFINITION: Definition = Definition::sink(
     "send",
-    "sends packets (h264, hevc, vp8, vp9, av1) to WebRTC viewers, encrypted; LAN, routed networks: no STUN",
+    "sends packets (h264, hevc, vp8, vp9, av1) to WebRTC viewers, encrypted; no STUN, no TURN",
 )
 .args(&[
     Arg::option(
