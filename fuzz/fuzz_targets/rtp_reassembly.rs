@@ -7,10 +7,12 @@ use framepath_model::access_unit::Coding;
 use framepath_net::{Reassembly, RtpArrival};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (bool, u8, Vec<(u16, u8, bool, Vec<u8>)>)| {
-    let (is_vp8, latency, packets) = input;
-    let coding = if is_vp8 { Coding::Vp8 } else { Coding::H264 };
-    let mut reassembly = Reassembly::new(coding, latency.into()).expect("both codecs are supported");
+const CODINGS: [Coding; 5] = [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1];
+
+fuzz_target!(|input: (u8, u8, Vec<(u16, u8, bool, Vec<u8>)>)| {
+    let (coding, latency, packets) = input;
+    let coding = CODINGS[usize::from(coding) % CODINGS.len()];
+    let mut reassembly = Reassembly::new(coding, latency.into()).expect("the codec is supported");
     let mut first = None;
     for (now, (seq, time, marker, payload)) in (0..).zip(packets) {
         let (seq, time, payload) = (seq.into(), time.into(), payload.into());

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 
 use str0m::RtcError;
 
+use crate::payload::SUPPORTED;
+
 /// Reason why a sender or receiver could not start, or why it stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,7 +57,7 @@ pub enum WebrtcError {
         seconds: f64,
     },
     /// The codec cannot be sent over WebRTC.
-    #[error("codec {0} is not supported over WebRTC; supported: h264, vp8")]
+    #[error("codec {0} is not supported over WebRTC; supported: {SUPPORTED}")]
     Codec(String),
     /// The other end has sent bytes that no honest peer sends.
     #[error("WebRTC: the other end has sent bytes that are not possible")]

@@ -28,6 +28,7 @@ mod media_socket;
 mod pacer;
 mod packetizer;
 mod pairing;
+mod payload;
 mod peer;
 mod random;
 mod reachable;

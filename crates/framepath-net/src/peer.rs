@@ -27,6 +27,7 @@ use crate::frame_number::{FrameNumber, frame_number_extension};
 use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
+use crate::payload::{CODINGS, SUPPORTED};
 use crate::rtp_time::RtpTimes;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
@@ -144,7 +145,10 @@ fn description(error: impl std::fmt::Display) -> WebrtcError {
 fn coding_of(codec: Codec) -> Option<Coding> {
     match codec {
         Codec::H264 => Some(Coding::H264),
+        Codec::H265 => Some(Coding::Hevc),
         Codec::Vp8 => Some(Coding::Vp8),
+        Codec::Vp9 => Some(Coding::Vp9),
+        Codec::Av1 => Some(Coding::Av1),
         _ => None,
     }
 }
@@ -171,6 +175,9 @@ fn new_rtc(
         .clear_codecs()
         .enable_h264(codings.contains(&Coding::H264))
         .enable_vp8(codings.contains(&Coding::Vp8))
+        .enable_h265(codings.contains(&Coding::Hevc))
+        .enable_vp9(codings.contains(&Coding::Vp9))
+        .enable_av1(codings.contains(&Coding::Av1))
         .build(now);
     let candidate = Candidate::host(local, "udp").map_err(description)?;
     rtc.add_local_candidate(candidate);
@@ -240,9 +247,8 @@ impl WebrtcPeer {
         local: SocketAddr,
         exchange: impl FnOnce(String) -> Result<String, WebrtcError>,
     ) -> Result<WebrtcPeer, WebrtcError> {
-        let codings = [Coding::H264, Coding::Vp8];
         let now = Instant::now();
-        let mut rtc = new_rtc(&codings, false, identity, local, None, now)?;
+        let mut rtc = new_rtc(&CODINGS, false, identity, local, None, now)?;
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::RecvOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
@@ -255,8 +261,8 @@ impl WebrtcPeer {
         if let Some(sender) = sender {
             pin(&mut rtc, sender);
         }
-        let (pt, coding) = payload_type(&rtc, mid, &codings).ok_or_else(|| {
-            description("the answer has no video that can be received; supported: h264, vp8")
+        let (pt, coding) = payload_type(&rtc, mid, &CODINGS).ok_or_else(|| {
+            description(format!("the answer has no video that can be received; supported: {SUPPORTED}"))
         })?;
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         if has_ledger {

@@ -8,14 +8,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use framepath_model::access_point::{AccessPoints, RandomAccess};
+use framepath_model::access_point::{AccessPoints, Leading, RandomAccess};
 use framepath_model::access_unit::{Coding, nals};
-use framepath_model::frame_number::{frame_number, is_frame_number};
+use framepath_model::frame_number::frame_number;
 use framepath_os::measure::meter;
-use str0m::format::CodecExtra;
-use str0m::unversioned::{Depacketizer, H264Depacketizer, Vp8Depacketizer};
 
 use crate::error::WebrtcError;
+use crate::payload::{PayloadJoiner, begins_frame, has_parameter_sets, joiners};
 
 /// Largest frame, bytes. A larger one is dropped, so that no sender can fill the memory.
 const LARGEST_FRAME: usize = 64 << 20;
@@ -45,7 +44,7 @@ pub struct RtpArrival {
 /// Whole frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ReassembledFrame {
-    /// Bytes for a decoder: H.264 with start codes, or a VP8 frame.
+    /// Bytes for a decoder: H.264 and HEVC with start codes, a frame of VP8 or VP9, or a temporal unit of AV1 without its delimiter.
     pub bytes: Vec<u8>,
     /// RTP timestamp, 90 kHz, extended so that it never wraps.
     pub time: u64,
@@ -74,12 +73,12 @@ pub struct ReassemblyCounts {
 struct PartialFrame {
     time: u64,
     bytes: Vec<u8>,
-    /// Size of all payloads so far, bytes. The depacketizer keeps those of a unit that has not ended.
+    /// Size of all payloads so far, bytes. The joiner keeps those of a unit that has not ended.
     payload_bytes: usize,
     arrived_ns: u64,
     last_arrived_ns: u64,
     number: Option<u64>,
-    depacketizer: Box<dyn Depacketizer + Send>,
+    joiner: Box<dyn PayloadJoiner>,
     /// True if a packet is missing, or the payloads are not valid.
     broken: bool,
 }
@@ -87,6 +86,7 @@ struct PartialFrame {
 /// Reassembly of the frames of one stream.
 pub struct Reassembly {
     coding: Coding,
+    new_joiner: fn() -> Box<dyn PayloadJoiner>,
     points: AccessPoints,
     latency_ns: u64,
     /// Packets that have arrived and wait for an earlier one.
@@ -108,6 +108,9 @@ pub struct Reassembly {
     at_boundary: bool,
     /// True until the next random access point: the frames before it cannot be decoded.
     needs_key: bool,
+    /// True behind a random access point at which decoding has started, up to the first picture that is shown behind it. Pictures that
+    /// are shown before it may refer to pictures that were not handed on.
+    skips_leading: bool,
     /// True after the first frame, and after the first loss.
     has_begun: bool,
     counts: ReassemblyCounts,
@@ -119,11 +122,9 @@ impl Reassembly {
     /// # Errors
     /// WebRTC cannot carry the codec.
     pub fn new(coding: Coding, latency_ns: u64) -> Result<Reassembly, WebrtcError> {
-        if !matches!(coding, Coding::H264 | Coding::Vp8) {
-            return Err(WebrtcError::Codec(format!("{coding:?}").to_lowercase()));
-        }
         Ok(Reassembly {
             coding,
+            new_joiner: joiners(coding)?,
             points: AccessPoints::new(coding, &[]),
             latency_ns,
             waiting: BTreeMap::new(),
@@ -136,6 +137,7 @@ impl Reassembly {
             is_numbered: false,
             at_boundary: false,
             needs_key: true,
+            skips_leading: false,
             has_begun: false,
             counts: ReassemblyCounts::default(),
         })
@@ -231,7 +233,7 @@ impl Reassembly {
             self.at_boundary = self.partial.as_ref().is_some_and(|partial| !partial.broken);
             self.finish_frame();
         }
-        let (coding, at_boundary) = (self.coding, self.at_boundary);
+        let (new_joiner, at_boundary) = (self.new_joiner, self.at_boundary);
         let behind_loss = self.counts.lost_packets > 0;
         let begins = at_boundary || self.begins(number, &payload, behind_loss);
         let partial = self.partial.get_or_insert_with(|| PartialFrame {
@@ -241,10 +243,7 @@ impl Reassembly {
             arrived_ns,
             last_arrived_ns: arrived_ns,
             number: None,
-            depacketizer: match coding {
-                Coding::H264 => Box::<H264Depacketizer>::default(),
-                _ => Box::<Vp8Depacketizer>::default(),
-            },
+            joiner: new_joiner(),
             broken: !begins,
         });
         // The network may have reordered the packets, and a packet may have been sent again.
@@ -253,10 +252,8 @@ impl Reassembly {
         partial.number = partial.number.or(number);
         if !partial.broken {
             partial.payload_bytes += payload.len();
-            let PartialFrame { bytes, depacketizer, .. } = partial;
-            let is_valid = meter::copy(payload.len(), || {
-                depacketizer.depacketize(&payload, bytes, &mut CodecExtra::None).is_ok()
-            });
+            let PartialFrame { bytes, joiner, .. } = partial;
+            let is_valid = meter::copy(payload.len(), || joiner.push(&payload, bytes)).is_some();
             partial.broken = !is_valid || partial.bytes.len().max(partial.payload_bytes) > LARGEST_FRAME;
         }
         self.at_boundary = marker;
@@ -267,22 +264,33 @@ impl Reassembly {
 
     /// Ends the partial frame, which is ready if it is whole and can be decoded.
     fn finish_frame(&mut self) {
-        let Some(PartialFrame { time, bytes, arrived_ns, last_arrived_ns, number, broken, .. }) =
+        let Some(PartialFrame { time, bytes, arrived_ns, last_arrived_ns, number, joiner, broken, .. }) =
             self.partial.take()
         else {
             return;
         };
-        if broken || bytes.is_empty() {
+        if broken || bytes.is_empty() || !joiner.is_complete() {
             self.lose_frame();
             return;
         }
-        let key = self.points.inspect(&bytes, true, true) == Some(RandomAccess::Point);
-        // Behind a loss and at the start, a decoder needs the parameter sets.
-        let has_sets = || self.coding != Coding::H264 || nals(&bytes).any(|nal| nal[0] & 0x1f == 7);
-        if self.needs_key && !(key && has_sets()) {
-            // A viewer that joins between two keyframes has lost nothing.
-            self.counts.lost_frames += u64::from(self.has_begun);
-            return;
+        let access = self.points.inspect(&bytes, true, true);
+        let key = access == Some(RandomAccess::Point);
+        if self.needs_key {
+            // Behind a loss and at the start, a decoder needs the parameter sets.
+            if !(key && has_parameter_sets(self.coding, &bytes)) {
+                // A viewer that joins between two keyframes has lost nothing.
+                self.counts.lost_frames += u64::from(self.has_begun);
+                return;
+            }
+            self.skips_leading =
+                self.coding == Coding::Hevc || self.coding == Coding::H264 && !has_idr(&bytes);
+        } else if self.skips_leading {
+            if matches!(access, Some(RandomAccess::Picture { leading: Leading::Skipped, .. })) {
+                self.counts.lost_frames += u64::from(self.counts.lost_packets > 0);
+                return;
+            }
+            self.skips_leading =
+                matches!(access, Some(RandomAccess::Picture { leading: Leading::Decodable, .. }));
         }
         (self.needs_key, self.has_begun) = (false, true);
         let number = number.or_else(|| frame_number(self.coding, &bytes));
@@ -300,32 +308,9 @@ impl Reassembly {
     }
 }
 
-/// Returns true if a payload begins a frame, by the payload alone. `behind_loss` is true if packets in front of it were
-/// lost: then it is false in doubt, because parameter sets may be among them.
-fn begins_frame(coding: Coding, payload: &[u8], behind_loss: bool) -> bool {
-    let begins_unit = |kind: u8, bytes: &[u8]| match kind {
-        // The first bit behind the header of a slice is 1 for the first slice of a picture (`first_mb_in_slice` is 0).
-        1 => bytes.first().is_some_and(|byte| byte & 0x80 != 0),
-        // The sender's frame number is in front of the first slice, and only parameter sets may be in front of it.
-        6 => !behind_loss || is_frame_number(bytes),
-        // A sequence parameter set, which every keyframe has, or a delimiter.
-        7 | 9 => true,
-        _ => false,
-    };
-    match coding {
-        Coding::H264 => match payload {
-            // Aggregated units: the first one decides. Two bytes are its size.
-            [first, _, _, header, rest @ ..] if first & 0x1f == 24 => begins_unit(header & 0x1f, rest),
-            // A fragment of a unit: the first one has the bit S.
-            [first, header, rest @ ..] if first & 0x1f == 28 => {
-                header & 0x80 != 0 && begins_unit(header & 0x1f, rest)
-            }
-            [first, rest @ ..] => begins_unit(first & 0x1f, rest),
-            [] => false,
-        },
-        // The bit S with partition 0.
-        _ => payload.first().is_some_and(|first| first & 0x17 == 0x10),
-    }
+/// Returns true if a frame of H.264 is an IDR picture, which no picture behind it refers past.
+fn has_idr(frame: &[u8]) -> bool {
+    nals(frame).any(|nal| nal[0] & 0x1f == 5)
 }
 
 #[cfg(test)]

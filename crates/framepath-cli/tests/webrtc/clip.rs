@@ -20,6 +20,31 @@ pub fn vp8(folder: &Path) -> PathBuf {
     make(folder, "clip.webm", &["-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", "-b:v", "2M"])
 }
 
+/// Makes a clip of HEVC with two B frames in a row in `folder`. In a group that is open, pictures that are shown before the keyframe refer to
+/// the group before.
+pub fn hevc(folder: &Path, name: &str, is_open: bool) -> PathBuf {
+    let open = u8::from(is_open);
+    let options =
+        format!("log-level=error:scenecut=0:bframes=2:open-gop={open}:keyint={GROUP}:min-keyint={GROUP}");
+    make(folder, name, &["-c:v", "libx265", "-preset", "ultrafast", "-x265-params", &options, "-b:v", "2M"])
+}
+
+/// Makes a clip of VP9 in `folder`.
+pub fn vp9(folder: &Path) -> PathBuf {
+    make(folder, "vp9.webm", &["-c:v", "libvpx-vp9", "-deadline", "realtime", "-cpu-used", "8", "-b:v", "2M"])
+}
+
+/// Makes a clip of AV1 in `folder`.
+pub fn av1(folder: &Path) -> PathBuf {
+    make(folder, "av1.mp4", &["-c:v", "libaom-av1", "-usage", "realtime", "-cpu-used", "8", "-b:v", "2M"])
+}
+
+/// Makes clips of the codecs with payloads of framepath's own, in `folder`. In the one of HEVC, lengths are in place of start codes, and
+/// parameter sets in the file's head only.
+pub fn own_payloads(folder: &Path) -> [PathBuf; 3] {
+    [hevc(folder, "hevc.mp4", false), vp9(folder), av1(folder)]
+}
+
 /// Makes a clip in `folder` that needs as many bits as its encoder may spend.
 pub fn noise(folder: &Path) -> PathBuf {
     let source = "color=gray:size=320x180:rate=25,noise=alls=40:allf=t";

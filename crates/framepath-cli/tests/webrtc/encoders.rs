@@ -4,7 +4,7 @@
 use framepath_testkit::{framepath, wait};
 use serde_json::Value;
 
-use crate::clip::{FRAMES, h264, noise};
+use crate::clip::{FRAMES, h264, hashes, noise};
 use crate::proxy::Proxy;
 use crate::sender::{Sending, started};
 
@@ -36,6 +36,26 @@ pub fn ten_viewers_cost_one_encoding() {
         assert_eq!(wait(viewer, "recv").ended(0).frames().len(), FRAMES);
     }
     assert_eq!(counts(sending), (FRAMES as u64, 0));
+}
+
+pub fn a_viewer_decodes_what_the_sender_decodes() {
+    let folder = tempfile::tempdir().unwrap();
+    for encode in ["hevc crf=30", "vp8 crf=20", "vp9 crf=35", "av1 crf=40"] {
+        let decoded = folder.path().join("decoded.framemd5");
+        let path = format!(
+            "test frames=60 rate=30 size=320x180 format=yuv420p ! encode {encode} gop=20 ! \
+             tee ( queue ! decode ! framemd5 {} ) ( send listen=127.0.0.1:0 wait=1 )",
+            decoded.display()
+        );
+        let sending = started(&mut framepath(&["run", "-v", "--quiet", &path]));
+        let output = wait(sending.watch("latency=5s"), "recv").ended(0);
+        sending.end().ended(0);
+        let decoded = std::fs::read_to_string(&decoded).unwrap();
+        let decoded =
+            decoded.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!((hashes(&output.frames()), decoded.len()), (hashes(&decoded), 60), "{encode}");
+        assert_eq!(output.stderr, "", "{encode}");
+    }
 }
 
 pub fn a_late_viewer_of_a_gradual_refresh_gets_a_keyframe() {

@@ -3,7 +3,7 @@
 
 use framepath_testkit::wait;
 
-use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of};
+use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, hevc, own_payloads};
 use crate::proxy::{Dropped, Proxy};
 use crate::sender::start;
 
@@ -37,6 +37,50 @@ pub fn without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe() 
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         sending.end().ended(0);
     }
+}
+
+pub fn a_loss_in_hevc_vp9_and_av1_costs_the_frames_up_to_the_next_keyframe() {
+    let folder = tempfile::tempdir().unwrap();
+    for clip in own_payloads(folder.path()) {
+        let all = hashes_of(&clip);
+        // A frame inside a group, and a keyframe. In HEVC, the order of decoding is another one, so only the groups' bounds are known.
+        for lost in [30, 2 * GROUP] {
+            let sending = start(&clip, "rate=50", "wait=1");
+            let proxy = Proxy::start(sending.port, Dropped::FirstOf(lost));
+            let output = wait(sending.watch_at(&proxy.url, "latency=0s"), "recv").ended(3);
+            assert_eq!(proxy.end(), 1);
+            let got = hashes(&output.frames());
+            let (group, next) = (lost / GROUP * GROUP, (lost / GROUP + 1) * GROUP);
+            let before = got.len() + next - FRAMES;
+            assert!((group..=lost).contains(&before), "{}: {before} of {lost}", clip.display());
+            assert_eq!((&got[..group], &got[before..]), (&all[..group], &all[next..]), "{}", clip.display());
+            assert!(
+                got[group..before].iter().all(|hash| all[group..next].contains(hash)),
+                "{}",
+                clip.display()
+            );
+            output.prints(": 1 RTP packet did not arrive in time");
+            sending.end().ended(0);
+        }
+    }
+}
+
+pub fn a_loss_in_front_of_an_open_group_shows_no_damaged_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = hevc(folder.path(), "open.mkv", true);
+    let all = hashes_of(&clip);
+    let sending = start(&clip, "rate=50", "wait=1");
+    let proxy = Proxy::start(sending.port, Dropped::FirstOf(30));
+    let output = wait(sending.watch_at(&proxy.url, "latency=0s"), "recv").ended(3);
+    assert_eq!(proxy.end(), 1);
+    let numbers: Vec<_> =
+        hashes(&output.frames()).iter().map(|hash| all.iter().position(|other| other == hash)).collect();
+    assert!(numbers.iter().all(Option::is_some) && numbers.is_sorted(), "{numbers:?}");
+    // Behind the loss, the two pictures of the group that are shown before its keyframe are missing, too.
+    let behind: Vec<usize> =
+        numbers.iter().flatten().copied().filter(|number| *number >= 2 * GROUP - 2).collect();
+    assert_eq!(behind, (2 * GROUP..FRAMES).collect::<Vec<_>>(), "{numbers:?}");
+    sending.end().ended(0);
 }
 
 pub fn three_percent_of_loss_cost_no_frame() {

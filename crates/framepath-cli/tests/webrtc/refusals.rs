@@ -105,12 +105,18 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");
     let clip = clip.display();
-    let vp9 = framepath_testkit::clip("vp9-180p8.ivf");
+    let mjpeg = folder.path().join("clip.avi");
+    let picture = ["-f", "lavfi", "-i", "testsrc2=size=64x48:rate=25", "-frames:v", "3", "-c:v", "mjpeg"];
+    framepath_testkit::ffmpeg(&[&picture[..], &[mjpeg.to_str().unwrap()]].concat());
+    let mjpeg = mjpeg.display();
     for (path, part) in [
         (format!("file {clip} ! send listen=8443"), "expected an IP address and a port"),
         (format!("file {clip} ! send listen=127.0.0.1:0 token=ä"), "expected printable ASCII"),
-        ("test ! send".to_owned(), "takes packets of h264 or vp8, but frames arrive"),
-        (format!("file {} ! send", vp9), "codec vp9 is not supported over WebRTC; supported: h264, vp8"),
+        ("test ! send".to_owned(), "takes packets of h264, hevc, vp8, vp9 or av1, but frames arrive"),
+        (
+            format!("file {mjpeg} ! send"),
+            "codec mjpeg is not supported over WebRTC; supported: h264, hevc, vp8, vp9, av1",
+        ),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),
         ("recv https://127.0.0.1/whep ! null".to_owned(), "https:// is not supported; expected http://"),
         ("recv http://127.0.0.1:1/whep ! null".to_owned(), "connect to 127.0.0.1:1: Connection refused"),

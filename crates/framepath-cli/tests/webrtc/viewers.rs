@@ -4,19 +4,20 @@
 use framepath_testkit::{framepath, run, until, wait};
 use rustix::process::Signal;
 
-use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, vp8};
+use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, own_payloads, vp8};
 use crate::refusals::request;
 use crate::sender::{signal, start, start_controlled};
 
 pub fn all_frames_of_a_clip_arrive() {
     let folder = tempfile::tempdir().unwrap();
-    let clips = [
+    let mut clips = vec![
         h264(folder.path(), "clip.h264", "0"),
         // Lengths in place of start codes, and parameter sets in the file's head only.
         h264(folder.path(), "clip.mp4", "0"),
         h264(folder.path(), "order.mp4", "2"),
         vp8(folder.path()),
     ];
+    clips.extend(own_payloads(folder.path()));
     for clip in clips {
         let all = hashes_of(&clip);
         let sending = start(&clip, "rate=100", "wait=1");

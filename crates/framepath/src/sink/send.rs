@@ -18,7 +18,7 @@ use crate::element::Element;
 
 static DEFINITION: Definition = Definition::sink(
     "send",
-    "sends packets (h264, vp8) to WebRTC viewers, encrypted; LAN and routed networks: no STUN/TURN",
+    "sends packets (h264, hevc, vp8, vp9, av1) to WebRTC viewers, encrypted; no STUN, no TURN",
 )
 .args(&[
     Arg::option(
@@ -44,7 +44,7 @@ static DEFINITION: Definition = Definition::sink(
         "numbers",
         ValueKind::Flag,
         DefaultValue::Is("1"),
-        "number the frames in user data of h264, so that the ledger of both ends matches frames behind a media server",
+        "number the frames in user data of h264 and hevc, so that both ledgers match frames behind a media server",
     ),
     Arg::option(
         "qr",

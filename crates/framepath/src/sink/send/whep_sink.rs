@@ -55,11 +55,11 @@ pub(super) struct WhepSink {
 
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageError> {
     let track = place.track.as_ref().ok_or(StageError::WrongInput {
-        takes: "packets of h264 or vp8",
+        takes: "packets of h264, hevc, vp8, vp9 or av1",
         gets: "frames",
         advice: "put it behind `file`, without `decode`",
     })?;
-    if !matches!(track.codec, Codec::H264 | Codec::Vp8) {
+    if matches!(track.codec, Codec::Other(_)) {
         let codec = track.codec.to_string();
         return Err(net_error(framepath_net::WebrtcError::Codec(codec)));
     }

@@ -97,7 +97,10 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
     let receiver = open(&options, &run, signal::interrupted).map_err(net_error)?;
     let coding = receiver.coding();
     let codec = match coding {
+        Coding::Hevc => Codec::Hevc,
         Coding::Vp8 => Codec::Vp8,
+        Coding::Vp9 => Codec::Vp9,
+        Coding::Av1 => Codec::Av1,
         _ => Codec::H264,
     };
     let unknown = Rational::new(0, 1);
