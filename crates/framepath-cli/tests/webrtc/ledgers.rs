@@ -110,10 +110,30 @@ fn whole<'a>(frames: &'a BTreeMap<u64, Vec<CsvRow>>, names: &[&str]) -> BTreeMap
     whole
 }
 
-const AT_VIEWER: [&str; 8] =
-    ["sender: file", "sender: block", "sender: packetise", "sender: pace", "wire", "recv", "decode", "null"];
-const AT_SENDER: [&str; 8] =
-    ["file", "block", "send", "pace", "wire", "viewer: recv", "viewer: decode", "viewer: null"];
+const AT_VIEWER: [&str; 10] = [
+    "sender: file",
+    "sender: block",
+    "sender: packetise",
+    "sender: pace",
+    "wire",
+    "reassemble",
+    "jitter",
+    "recv",
+    "decode",
+    "null",
+];
+const AT_SENDER: [&str; 10] = [
+    "file",
+    "block",
+    "send",
+    "pace",
+    "wire",
+    "viewer: reassemble",
+    "viewer: jitter",
+    "viewer: recv",
+    "viewer: decode",
+    "viewer: null",
+];
 
 /// Checks that both tables have the injected wait of the sender on its row, and that the offset of the clocks is `offset_ns`.
 fn check(tables: &[BTreeMap<u64, Vec<CsvRow>>; 2], offset_ns: u64) {
