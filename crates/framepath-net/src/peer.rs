@@ -13,7 +13,7 @@ use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
-use str0m::crypto::{Fingerprint, from_feature_flags};
+use str0m::crypto::{CryptoProvider, Fingerprint, from_feature_flags};
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -86,6 +86,8 @@ pub(crate) enum PeerEvent {
 #[derive(Clone)]
 pub(crate) struct Identity {
     certificate: DtlsCert,
+    /// Library that encrypts.
+    crypto: Arc<CryptoProvider>,
     pub(crate) fingerprint: [u8; FINGERPRINT],
 }
 
@@ -95,10 +97,11 @@ impl Identity {
     /// # Errors
     /// OpenSSL fails.
     pub(crate) fn new() -> Result<Identity, WebrtcError> {
-        let certificate = from_feature_flags().dtls_provider.generate_certificate();
+        let crypto = Arc::new(from_feature_flags());
+        let certificate = crypto.dtls_provider.generate_certificate();
         let certificate = certificate.ok_or(WebrtcError::Certificate)?;
         let fingerprint = sha256(&certificate.certificate);
-        Ok(Identity { certificate, fingerprint })
+        Ok(Identity { certificate, crypto, fingerprint })
     }
 }
 
@@ -162,7 +165,7 @@ fn new_rtc(
 ) -> Result<Rtc, WebrtcError> {
     let mut rtc = Rtc::builder()
         .set_dtls_cert(identity.certificate.clone())
-        .set_crypto_provider(Arc::new(from_feature_flags()))
+        .set_crypto_provider(identity.crypto.clone())
         .set_rtp_mode(true)
         .set_stats_interval(Some(STATISTICS))
         .set_ice_lite(ice_lite)
@@ -523,5 +526,7 @@ fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)>
     })
 }
 
+#[cfg(test)]
+mod slow_cipher;
 #[cfg(test)]
 mod tests;
