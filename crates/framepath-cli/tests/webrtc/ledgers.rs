@@ -281,7 +281,9 @@ pub fn the_sender_has_the_rows_of_each_viewer() {
     sending.enter("table");
     sending.until_printed("viewer 2: block ");
     sending.signal(rustix::process::Signal::INT);
-    [first, second].map(|viewer| wait(viewer, "recv").ended(0));
+    for viewer in [first, second] {
+        wait(viewer, "recv").ended(0);
+    }
     let output = sending.end().ended(130).shows("ledger: rows of viewer 1 for ").shows("ledger: rows of viewer 2 for ");
     output.shows("\nviewer 2: wire ±").shows("latency to viewer 2: null: ");
     let table = read(&csv);
