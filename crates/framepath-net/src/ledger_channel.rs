@@ -428,7 +428,10 @@ mod tests {
             viewer.finish();
         }
         let remotes = exchange.remotes(|_| true);
-        let ids: Vec<_> = remotes.iter().map(|(viewer, remote)| (*viewer, remote.frames.keys().copied().collect())).collect();
+        let ids: Vec<_> = remotes
+            .iter()
+            .map(|(viewer, remote)| (*viewer, remote.frames.keys().copied().collect()))
+            .collect();
         assert_eq!(ids, [(1, vec![0]), (2, vec![1])]);
         assert!(exchange.remotes(|id| id == 1)[&1].frames.is_empty());
     }

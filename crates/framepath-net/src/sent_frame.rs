@@ -53,7 +53,8 @@ impl SentFrame {
         let Some(least) = departures.iter().min_by_key(|frame| frame.encrypt_ns) else { return };
         packetizing.end_at(least.packetized_ns);
         let split_ns = packetizing.leave_ns;
-        let most_ns = departures.iter().map(|frame| frame.sent_ns.saturating_sub(frame.began_ns.max(split_ns)));
+        let most_ns =
+            departures.iter().map(|frame| frame.sent_ns.saturating_sub(frame.began_ns.max(split_ns)));
         let encrypt_ns = least.encrypt_ns.min(most_ns.min().unwrap_or_default());
         packetizing.leave_ns += encrypt_ns;
         if packetizing.has(flag::COUNTED) {
@@ -180,7 +181,8 @@ mod tests {
 
     #[test]
     fn the_encryption_is_in_the_row_of_the_packetising_and_no_time_is_counted_twice() {
-        let row = Row { enter_ns: 100, leave_ns: 260, compute_ns: 150, flags: flag::COUNTED, ..Row::default() };
+        let row =
+            Row { enter_ns: 100, leave_ns: 260, compute_ns: 150, flags: flag::COUNTED, ..Row::default() };
         let frame = SentFrame {
             packetized_ns: 200,
             began_ns: 230,

@@ -15,12 +15,10 @@ use crate::row_tap::RowTap;
 ///
 /// let live = LiveLedger::default();
 /// let options = Options { live: Some(live.clone()), ..Options::default() };
-/// let path = Pipeline::parse("test frames=3 size=64x48")?;
-/// let path = path.sink_fn("look", move |_| {
+/// let path = Pipeline::parse("test frames=3 size=64x48")?.sink_fn(move |_| {
 ///     // The frames that have passed the sink before.
 ///     assert!(live.report().is_some_and(|report| report.frames < 3));
-///     Ok(())
-/// })?;
+/// });
 /// assert_eq!(path.run(&options)?.frames, 3);
 /// # Ok::<(), framepath::RunError>(())
 /// ```

@@ -142,12 +142,15 @@ impl Report {
             return;
         }
         self.own.get_or_insert(0..self.hops.len());
-        let mut places: Vec<ViewerPlace<'_>> =
-            tables.iter().map(|(viewer, table)| self.add_viewer(*viewer, table, tables.len() > 1, sink)).collect();
+        let mut places: Vec<ViewerPlace<'_>> = tables
+            .iter()
+            .map(|(viewer, table)| self.add_viewer(*viewer, table, tables.len() > 1, sink))
+            .collect();
         let mut added = Vec::new();
         for row in self.rows.iter_mut().filter(|row| row.hop == sink) {
             let frames: Vec<_> = places.iter().map(|place| place.table.frames.get(&row.seq)).collect();
-            let departures: Vec<SentFrame> = frames.iter().flatten().filter_map(|frame| frame.departure).collect();
+            let departures: Vec<SentFrame> =
+                frames.iter().flatten().filter_map(|frame| frame.departure).collect();
             if frames.iter().any(Option::is_some) {
                 SentFrame::end_packetizing(row, &departures);
                 row.flags &= !flag::LAST;
@@ -166,15 +169,24 @@ impl Report {
     }
 
     /// Adds the hops and threads of a viewer behind hop `sink`. With `several` viewers, the texts have the viewer's number.
-    fn add_viewer<'a>(&mut self, viewer: u64, table: &'a RemoteTable, several: bool, sink: u16) -> ViewerPlace<'a> {
+    fn add_viewer<'a>(
+        &mut self,
+        viewer: u64,
+        table: &'a RemoteTable,
+        several: bool,
+        sink: u16,
+    ) -> ViewerPlace<'a> {
         let first = self.hops.len();
         let (pace, wire) = (first as u16, first as u16 + 1);
         let (end, prefix) = match several {
             true => (format!("viewer {viewer}"), format!("viewer {viewer}: ")),
             false => ("viewer".to_owned(), String::new()),
         };
-        let link =
-            |text: &str, before| HopInfo { link: true, before: Some(before), ..HopInfo::new(format!("{prefix}{text}")) };
+        let link = |text: &str, before| HopInfo {
+            link: true,
+            before: Some(before),
+            ..HopInfo::new(format!("{prefix}{text}"))
+        };
         self.hops.extend([link("pace", sink), link(WIRE, pace)]);
         let behind = table.hop_infos(&end).zip(wire..);
         self.hops.extend(behind.map(|(hop, before)| HopInfo { before: Some(before), ..hop }));
@@ -371,7 +383,8 @@ mod tests {
             report.rows.extend([row(seq, 0, 1000, 2000, 0), row(seq, 1, 2000, 3000, flag::LAST)]);
         }
         let shown = vec![row(0, 0, 4000, 5000, 0), row(0, 1, 5000, 6000, flag::LAST)];
-        let departure = SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
+        let departure =
+            SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
         let table = table(&["recv", "play"], vec![(1, shown, Some(departure))]);
         report.add_viewers(&BTreeMap::from([(1, table)]), 1);
         let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
@@ -422,21 +435,32 @@ mod tests {
         report.rows.extend([of_recv, row(0, 1, 2000, 3000, flag::LAST)]);
         let arrivals = HashMap::from([(0, arrival(1000, 1400))]);
         let place = |cause| SpanPlace::Inside(cause);
-        let span = |start_ns, place| framepath_model::ledger::Span { seq: 0, hop: 0, start_ns, end_ns: 3000, place };
+        let span =
+            |start_ns, place| framepath_model::ledger::Span { seq: 0, hop: 0, start_ns, end_ns: 3000, place };
         use framepath_model::ledger::Cause;
         report.spans.extend([span(1402, place(Cause::Compute)), span(1404, place(Cause::Paced))]);
         report.spans.push(span(1406, place(Cause::Wakeup)));
         report.add_arrivals(&arrivals);
         assert_eq!(report.own_hops(), 2..4);
         assert_eq!(report.path(), "recv ! null");
-        assert_eq!(times(&mut report, 0), [(0, 1000, 1404), (1, 1404, 1406), (2, 1406, 2000), (3, 2000, 3000)]);
+        assert_eq!(
+            times(&mut report, 0),
+            [(0, 1000, 1404), (1, 1404, 1406), (2, 1406, 2000), (3, 2000, 3000)]
+        );
         assert_eq!(report.spans.iter().map(|span| span.hop).collect::<Vec<_>>(), [0, 1, 2]);
         let sent = vec![Row { birth_ns: 100, ..row(7, 0, 100, 500, flag::LAST) }];
         report.add_sender(&table(&["file"], vec![(0, sent, None)]), &arrivals);
         let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
         assert_eq!(texts, ["sender: file", "wire", "reassemble", "jitter", "recv", "null"]);
         assert_eq!(report.own_hops(), 4..6);
-        let all = [(0, 100, 500), (1, 500, 1400), (2, 1400, 1404), (3, 1404, 1406), (4, 1406, 2000), (5, 2000, 3000)];
+        let all = [
+            (0, 100, 500),
+            (1, 500, 1400),
+            (2, 1400, 1404),
+            (3, 1404, 1406),
+            (4, 1406, 2000),
+            (5, 2000, 3000),
+        ];
         assert_eq!(times(&mut report, 0), all);
         assert_eq!(report.path(), "recv ! null");
     }
@@ -448,24 +472,37 @@ mod tests {
             report.rows.extend([row(seq, 0, 1000, 2000, 0), row(seq, 1, 2000, 3000, flag::LAST)]);
         }
         let shown = |end_ns| vec![row(0, 0, 4000, end_ns, flag::LAST)];
-        let departure = |sent_ns| Some(SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns, ..SentFrame::default() });
-        let first = table(&["recv"], vec![(0, shown(5000), departure(3800)), (2, shown(5000), departure(3800))]);
+        let departure = |sent_ns| {
+            Some(SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns, ..SentFrame::default() })
+        };
+        let first =
+            table(&["recv"], vec![(0, shown(5000), departure(3800)), (2, shown(5000), departure(3800))]);
         let second = table(&["view"], vec![(2, shown(7000), departure(3900))]);
         report.add_viewers(&BTreeMap::from([(1, first), (4, second)]), 1);
         let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
-        let viewers = ["viewer 1: pace", "viewer 1: wire", "viewer 1: recv", "viewer 4: pace", "viewer 4: wire"];
+        let viewers =
+            ["viewer 1: pace", "viewer 1: wire", "viewer 1: recv", "viewer 4: pace", "viewer 4: wire"];
         assert_eq!(texts, [&["file", "send"], &viewers[..], &["viewer 4: view"]].concat());
         assert_eq!(report.sinks, [SinkReport { hop: 4, frames: 2 }, SinkReport { hop: 7, frames: 1 }]);
-        assert_eq!(report.remotes.iter().map(|remote| (remote.viewer, remote.without)).collect::<Vec<_>>(), [(1, 1), (4, 0)]);
+        assert_eq!(
+            report.remotes.iter().map(|remote| (remote.viewer, remote.without)).collect::<Vec<_>>(),
+            [(1, 1), (4, 0)]
+        );
         // Frames 1 and 3 end at the sink, and are in the figures of both.
         for (sink, expected) in [(4, [5000, 2000, 4000, 2000]), (7, [0, 2000, 6000, 2000])] {
             let digest = report.digest_of(sink);
-            let latency = |seq| digest.totals.iter().find(|total| total.seq == seq).map_or(0, |total| total.latency_ns());
+            let latency = |seq| {
+                digest.totals.iter().find(|total| total.seq == seq).map_or(0, |total| total.latency_ns())
+            };
             let expected = expected.map(|ns| if ns == 5000 { 4000 } else { ns });
             assert_eq!([0, 1, 2, 3].map(latency), expected);
         }
-        let ends: Vec<_> = times(&mut report, 2).into_iter().map(|(hop, _, leave_ns)| (hop, leave_ns)).collect();
-        assert_eq!(ends, [(0, 2000), (1, 2900), (2, 3800), (3, 4000), (4, 5000), (5, 3900), (6, 4000), (7, 7000)]);
+        let ends: Vec<_> =
+            times(&mut report, 2).into_iter().map(|(hop, _, leave_ns)| (hop, leave_ns)).collect();
+        assert_eq!(
+            ends,
+            [(0, 2000), (1, 2900), (2, 3800), (3, 4000), (4, 5000), (5, 3900), (6, 4000), (7, 7000)]
+        );
         let numbers: Vec<_> = [1, 2, 7].map(|hop| report.remote_of(hop).map(|remote| remote.viewer)).into();
         assert_eq!(numbers, [None, Some(1), Some(4)]);
     }

@@ -68,7 +68,9 @@ struct TappedFrames {
 impl TappedFrames {
     fn end(&mut self, rows: Vec<Row>, end_ns: u64) {
         let oldest_ns = end_ns.saturating_sub(LIVE_NS + SETTLED_NS);
-        while self.ended.front().is_some_and(|(end_ns, _)| *end_ns < oldest_ns) || self.ended.len() == MOST_LIVE {
+        while self.ended.front().is_some_and(|(end_ns, _)| *end_ns < oldest_ns)
+            || self.ended.len() == MOST_LIVE
+        {
             self.ended.pop_front();
         }
         self.ended.push_back((end_ns, rows));
@@ -245,7 +247,9 @@ mod tests {
     #[test]
     fn the_live_ledger_has_the_frames_of_the_last_seconds() {
         let hops = vec![HopInfo::new("a"); 2];
-        let end = |at_ns| move |hop| Row { seq: at_ns, hop, birth_ns: at_ns - 5, leave_ns: at_ns, ..Row::default() };
+        let end = |at_ns| {
+            move |hop| Row { seq: at_ns, hop, birth_ns: at_ns - 5, leave_ns: at_ns, ..Row::default() }
+        };
         let begin_ns = now_ns();
         for (kept, later_ns, expected) in [(Some(Arc::<Kept>::default()), 100, 0), (None, 100, 1)] {
             let kept = kept.map(|kept| kept as Arc<dyn RemoteEnd>);

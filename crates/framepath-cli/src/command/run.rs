@@ -93,8 +93,8 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     strict: bool,
 
-    /// While the path runs, show each second where the frames of the last 5 s spent their time, on standard error: in place of the
-    /// progress line on a terminal, else one table below the other. With a network stream also the other end's hops
+    /// While the path runs, show each second where the frames of the last 5 s spent their time, on standard error;
+    /// with a network stream also in the hops of the other end
     #[arg(long)]
     live: bool,
 

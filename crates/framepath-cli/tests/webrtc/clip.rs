@@ -30,8 +30,23 @@ pub fn noise(folder: &Path) -> PathBuf {
 pub fn large(folder: &Path) -> PathBuf {
     let clip = folder.join("large.mp4");
     let source = "color=gray:size=640x360:rate=25,noise=alls=60:allf=t";
-    let coding = ["-frames:v", "12", "-c:v", "libx264", "-preset", "ultrafast", "-g", "1", "-qp", "24", "-pix_fmt", "yuv420p"];
-    framepath_testkit::ffmpeg(&[&["-f", "lavfi", "-i", source][..], &coding, &[clip.to_str().unwrap()]].concat());
+    let coding = [
+        "-frames:v",
+        "12",
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-g",
+        "1",
+        "-qp",
+        "24",
+        "-pix_fmt",
+        "yuv420p",
+    ];
+    framepath_testkit::ffmpeg(
+        &[&["-f", "lavfi", "-i", source][..], &coding, &[clip.to_str().unwrap()]].concat(),
+    );
     clip
 }
 

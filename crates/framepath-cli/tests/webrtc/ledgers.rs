@@ -261,7 +261,9 @@ pub fn the_sender_has_the_rows_of_each_viewer() {
     let hop = |viewer: u64, name: &str| format!("name=\"{name}\",viewer=\"{viewer}\",quantile=\"0.5\"}} ");
     until("the page has the hops of both viewers", || {
         let page = metrics(&sending);
-        page.contains(&hop(1, "decode")) && page.contains(&hop(2, "block")) && !page.contains(&hop(1, "block"))
+        page.contains(&hop(1, "decode"))
+            && page.contains(&hop(2, "block"))
+            && !page.contains(&hop(1, "block"))
     });
     let page = metrics(&sending);
     let p50 = |viewer: u64, name: &str| -> f64 {
@@ -284,7 +286,11 @@ pub fn the_sender_has_the_rows_of_each_viewer() {
     for viewer in [first, second] {
         wait(viewer, "recv").ended(0);
     }
-    let output = sending.end().ended(130).shows("ledger: rows of viewer 1 for ").shows("ledger: rows of viewer 2 for ");
+    let output = sending
+        .end()
+        .ended(130)
+        .shows("ledger: rows of viewer 1 for ")
+        .shows("ledger: rows of viewer 2 for ");
     output.shows("\nviewer 2: wire ±").shows("latency to viewer 2: null: ");
     let table = read(&csv);
     let common = ["pace", "wire", "reassemble", "jitter", "recv", "decode"];
@@ -304,9 +310,21 @@ fn metrics(sending: &Sending) -> String {
 
 /// Numbers of the frames of a viewer's table that have the sender's rows.
 fn from_sender(table: &CsvTable) -> Vec<u64> {
-    whole(table, &["sender: file", "sender: packetise", "sender: pace", "wire", "reassemble", "jitter", "recv", "null"])
-        .into_keys()
-        .collect()
+    whole(
+        table,
+        &[
+            "sender: file",
+            "sender: packetise",
+            "sender: pace",
+            "wire",
+            "reassemble",
+            "jitter",
+            "recv",
+            "null",
+        ],
+    )
+    .into_keys()
+    .collect()
 }
 
 pub fn the_ledger_goes_on_when_the_sender_starts_again() {
@@ -379,7 +397,9 @@ pub fn a_running_viewer_shows_the_table() {
     let output = wait(viewer, "recv").ended(0);
     sending.end().ended(0);
     assert_eq!(output.stdout, "");
-    for part in [" frames in the last ", "\nsender: pace ", "\nwire ±", "\nreassemble ", "\njitter ", "\nnull "] {
+    for part in
+        [" frames in the last ", "\nsender: pace ", "\nwire ±", "\nreassemble ", "\njitter ", "\nnull "]
+    {
         assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
     }
     // Not known before the end.

@@ -84,7 +84,9 @@ fn ns(time: Duration) -> u64 {
 fn children(pid: u32) -> Vec<u32> {
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     let lists = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
+    lists
+        .flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// Stops processes for a while.
@@ -111,8 +113,7 @@ pub fn a_wait_in_the_encoder_is_on_its_row() {
         }
     };
     let tables = tables((source, "", "null"), |_| None, stops);
-    let hops =
-        ["test", "encode", "packetise", "pace", "wire", "reassemble", "jitter", "recv", "null"];
+    let hops = ["test", "encode", "packetise", "pace", "wire", "reassemble", "jitter", "recv", "null"];
     let frames = agreed(&tables, &hops);
     let stopped: Vec<_> =
         frames.iter().filter(|[sent, _]| number(row(sent, "encode"), "wall_ns") >= ns(STOPPED)).collect();
@@ -130,8 +131,7 @@ pub fn a_wait_in_the_decoder_is_on_its_row() {
         stop(&workers());
     };
     let tables = tables((&source, "", "decode host=process threads=1 ! null"), |_| None, stops);
-    let hops =
-        ["file", "packetise", "pace", "wire", "reassemble", "jitter", "recv", "decode", "null"];
+    let hops = ["file", "packetise", "pace", "wire", "reassemble", "jitter", "recv", "decode", "null"];
     let frames = agreed(&tables, &hops);
     // The first packet of this time came up to a frame interval later.
     let least_ns = ns(STOPPED) - 100_000_000;
@@ -200,13 +200,18 @@ pub fn a_wait_for_earlier_packets_is_on_the_row_of_the_reassembly() {
     agreed(&tables, &hops);
     let [sent, received] = &tables;
     let arrival = |table: &CsvTable, seq: usize| {
-        table.get(&(seq as u64)).filter(|rows| rows.len() == hops.len()).map(|rows| number(row(rows, "reassemble"), "enter_ns"))
+        table
+            .get(&(seq as u64))
+            .filter(|rows| rows.len() == hops.len())
+            .map(|rows| number(row(rows, "reassemble"), "enter_ns"))
     };
     for (table, end) in [(received, "viewer"), (sent, "sender")] {
         let lost_ns = arrival(table, LOST).unwrap_or_else(|| panic!("{end}: frame {LOST} is not whole"));
         let mut behind = 0;
         for seq in LOST + 1..LOST + 8 {
-            let Some(waited_ns) = arrival(table, seq).and_then(|ns| lost_ns.checked_sub(ns)) else { continue };
+            let Some(waited_ns) = arrival(table, seq).and_then(|ns| lost_ns.checked_sub(ns)) else {
+                continue;
+            };
             let reassembly = row(&table[&(seq as u64)], "reassemble");
             assert!(cause(reassembly, "wakeup_ns") >= waited_ns, "{end}: {waited_ns} {reassembly:#?}");
             behind += u64::from(waited_ns > 0);

@@ -6,8 +6,9 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use str0m::crypto::{
-    AeadAes128GcmCipher, AeadAes256GcmCipher, Aes128CmSha1_80Cipher, CryptoError, CryptoProvider, SrtpProvider,
-    SupportedAeadAes128Gcm, SupportedAeadAes256Gcm, SupportedAes128CmSha1_80, from_feature_flags,
+    AeadAes128GcmCipher, AeadAes256GcmCipher, Aes128CmSha1_80Cipher, CryptoError, CryptoProvider,
+    SrtpProvider, SupportedAeadAes128Gcm, SupportedAeadAes256Gcm, SupportedAes128CmSha1_80,
+    from_feature_flags,
 };
 
 /// Time that the encryption of one packet waits.
@@ -82,7 +83,13 @@ impl Aes128CmSha1_80Cipher for SlowCipher<dyn Aes128CmSha1_80Cipher> {
 }
 
 impl AeadAes128GcmCipher for SlowCipher<dyn AeadAes128GcmCipher> {
-    fn encrypt(&mut self, iv: &[u8; 12], aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+    fn encrypt(
+        &mut self,
+        iv: &[u8; 12],
+        aad: &[u8],
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), CryptoError> {
         sleep(WAIT);
         self.0.encrypt(iv, aad, input, output)
     }
@@ -99,7 +106,13 @@ impl AeadAes128GcmCipher for SlowCipher<dyn AeadAes128GcmCipher> {
 }
 
 impl AeadAes256GcmCipher for SlowCipher<dyn AeadAes256GcmCipher> {
-    fn encrypt(&mut self, iv: &[u8; 12], aad: &[u8], input: &[u8], output: &mut [u8]) -> Result<(), CryptoError> {
+    fn encrypt(
+        &mut self,
+        iv: &[u8; 12],
+        aad: &[u8],
+        input: &[u8],
+        output: &mut [u8],
+    ) -> Result<(), CryptoError> {
         sleep(WAIT);
         self.0.encrypt(iv, aad, input, output)
     }

@@ -183,7 +183,10 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
     }
     if !left_out.is_empty() {
         let all = report.remotes.len();
-        writeln!(text, "ledger: shown are the median and the slowest of {all} viewers, by p50 latency; --csv has all")?;
+        writeln!(
+            text,
+            "ledger: shown are the median and the slowest of {all} viewers, by p50 latency; --csv has all"
+        )?;
     }
     // Text that names the sink, if there are several.
     let to = |sink: u16| match digests.len() {

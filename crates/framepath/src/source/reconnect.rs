@@ -123,7 +123,9 @@ mod tests {
         assert_eq!(outcomes.network.gap_ns.load(Ordering::Relaxed), gaps);
         let notes = outcomes.notes.take();
         assert_eq!(notes.len() as u64, MOST_NOTES);
-        assert!(notes[0].starts_with("recv: connection lost after 7 packets (the server ended the stream); reconnected after "));
+        assert!(notes[0].starts_with(
+            "recv: connection lost after 7 packets (the server ended the stream); reconnected after "
+        ));
     }
 
     #[test]

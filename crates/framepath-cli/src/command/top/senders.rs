@@ -179,8 +179,9 @@ fn hops(text: &mut String, hops: &BTreeMap<u64, HopLook>) {
     }
     let _ = writeln!(text, "\nhop (last 5 s)      viewer       p50       p95       max");
     for hop in hops.values() {
-        let [p50, p95, max] = ["0.5", "0.95", "1"]
-            .map(|quantile| hop.quantiles.get(quantile).map_or("-".to_owned(), |seconds| shown_time(seconds * 1e9)));
+        let [p50, p95, max] = ["0.5", "0.95", "1"].map(|quantile| {
+            hop.quantiles.get(quantile).map_or("-".to_owned(), |seconds| shown_time(seconds * 1e9))
+        });
         let (name, viewer) = (shown(&hop.name), shown(&hop.viewer));
         let line = format!("{name:<19} {viewer:>6} {p50:>9} {p95:>9} {max:>9}");
         let _ = writeln!(text, "{line}");
@@ -211,7 +212,8 @@ mod tests {
         let (viewers, hops) = shown.split_once("\nhop ").unwrap();
         let words: Vec<&str> = viewers.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(words, ["3", "::1", "12", "25.0", "2.0", "150", "0", "0", "0"]);
-        let hops: Vec<Vec<&str>> = hops.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        let hops: Vec<Vec<&str>> =
+            hops.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(hops, [vec!["encode", "1.00", "ms", "-", "-"], vec!["wire", "3", "2.00", "ms", "-", "-"]]);
         let new = table(&SenderLook::from_page(""), &after);
         assert!(new.contains(" - "), "{new}");

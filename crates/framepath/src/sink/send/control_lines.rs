@@ -17,8 +17,7 @@ use crate::live_ledger::LiveLedger;
 
 /// Longest time until the thread sees the end of the sink.
 const LOOK: Duration = Duration::from_millis(200);
-const USAGE: &str =
-    "lines: `viewers` lists the viewers, `table` shows where the last frames spent their time, `end NUMBER` ends the session of \
+const USAGE: &str = "lines: `viewers` lists the viewers, `table` shows where the last frames spent their time, `end NUMBER` ends the session of \
      one viewer, `end all` those of all";
 
 /// Thread that reads the lines, until standard input ends or this value is dropped.
@@ -73,7 +72,8 @@ fn answer(line: &str, control: &SenderControl, live: &LiveLedger) -> String {
         ["viewers"] => list(&control.viewers(), Instant::now()),
         ["table"] => match live.report() {
             Some(mut report) => live_table(&mut report),
-            None => "framepath: send: there is no ledger: the stream has not begun, or has --ledger off\n".to_owned(),
+            None => "framepath: send: there is no ledger: the stream has not begun, or has --ledger off\n"
+                .to_owned(),
         },
         ["end", "all"] => format!("framepath: send: ended the sessions of {} viewers\n", control.end_all()),
         ["end", number] => match number.parse() {

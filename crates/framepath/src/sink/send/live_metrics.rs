@@ -31,10 +31,17 @@ pub(super) fn text(mut report: Report) -> String {
     for (at, (hop, figures)) in (0..).zip(report.hops.iter().zip(hops)) {
         let viewer = viewer(&report, at);
         // `viewer 2: decode` has the name `decode`, and `encode h264 bitrate=8M` the name `encode`.
-        let name = hop.text.rsplit_once(": ").filter(|_| !viewer.is_empty()).map_or(&*hop.text, |(_, name)| name);
-        let name: String = name.split(' ').next().unwrap_or_default().chars().filter(|c| is_plain(*c)).collect();
+        let name =
+            hop.text.rsplit_once(": ").filter(|_| !viewer.is_empty()).map_or(&*hop.text, |(_, name)| name);
+        let name: String =
+            name.split(' ').next().unwrap_or_default().chars().filter(|c| is_plain(*c)).collect();
         let labels = format!("hop=\"{at}\",name=\"{name}\",viewer=\"{viewer}\"");
-        quantiles(&mut page, "framepath_send_hop_seconds", &labels, (figures.frames > 0).then_some(figures.wall));
+        quantiles(
+            &mut page,
+            "framepath_send_hop_seconds",
+            &labels,
+            (figures.frames > 0).then_some(figures.wall),
+        );
     }
     page
 }
@@ -76,7 +83,8 @@ mod tests {
         let row = |hop, enter_ns, leave_ns, flags| Row { hop, enter_ns, leave_ns, flags, ..Row::default() };
         report.rows.extend([row(0, 0, 1_000_000_000, 0), row(1, 1_000_000_000, 2_000_000_000, flag::LAST)]);
         let table = |end_ns| {
-            let departure = SentFrame { packetized_ns: 2_000_000_000, sent_ns: 2_000_000_000, ..SentFrame::default() };
+            let departure =
+                SentFrame { packetized_ns: 2_000_000_000, sent_ns: 2_000_000_000, ..SentFrame::default() };
             let rows = vec![row(0, 2_500_000_000, end_ns, flag::LAST | flag::REMOTE)];
             let frame = RemoteRows { rows, error_ns: 5, departure: Some(departure) };
             let hops = vec![("recv".to_owned(), false)];

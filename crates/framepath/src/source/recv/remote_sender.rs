@@ -92,7 +92,8 @@ impl Connections {
         let new = remote.map(|remote| {
             let mut table = remote_table(&remote);
             let rows = remote.frames.into_iter();
-            table.frames = rows.filter_map(|(id, frame)| Some((*ids.get(&id)?, remote_rows(frame)))).collect();
+            table.frames =
+                rows.filter_map(|(id, frame)| Some((*ids.get(&id)?, remote_rows(frame)))).collect();
             table
         });
         let mut table = new.unwrap_or_default();
