@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress line on standard error while a path runs.
+//! Progress on standard error while a path runs: a line, or the table of the last seconds.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use framepath::FrameCount;
+use framepath::{FrameCount, LiveLedger, export};
 
 /// Time from the start of the run to the first progress line. A shorter run shows no line.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -15,7 +15,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Interval between two progress lines after the first.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// Progress line with frames, frames per second and elapsed seconds. A thread draws the line until
+/// Interval between two tables.
+const TABLE: Duration = Duration::from_secs(1);
+/// Control sequence of a terminal that clears the screen.
+const CLEAR: &str = "\x1b[H\x1b[2J";
+
+/// Progress line with frames, frames per second and elapsed seconds, or a table. A thread draws the line until
 /// this value is dropped, then erases it. Without a terminal on standard error there is no thread and
 /// no line.
 pub(crate) struct Ticker {
@@ -40,6 +45,21 @@ impl Ticker {
             }
             if wait == PERIOD {
                 line("");
+            }
+        });
+        Ticker { running: Some(running), thread: Some(thread) }
+    }
+
+    /// Starts the thread that shows the table of the ledger `live`. On a terminal, a table replaces the one before.
+    pub(crate) fn start_live(live: LiveLedger) -> Ticker {
+        let (running, ended) = mpsc::channel();
+        let clear = if io::stderr().is_terminal() { CLEAR } else { "" };
+        let thread = thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TABLE) {
+                if let Some(mut report) = live.report().filter(|report| report.frames > 0) {
+                    // An error of the write does not affect the run.
+                    let _ = write!(io::stderr().lock(), "{clear}{}\n", export::text::live(&mut report));
+                }
             }
         });
         Ticker { running: Some(running), thread: Some(thread) }

@@ -58,7 +58,8 @@ impl LedgerStream {
 /// One session's part of the exchange.
 pub(crate) struct LedgerChannel {
     exchange: Arc<LedgerExchange>,
-    session: u64,
+    /// Number of the viewer at the other end; 0 if the other end is the sender.
+    pub(crate) viewer: u64,
     clock: ClockEstimator,
     open: Vec<LedgerStream>,
     has_sent_path: bool,
@@ -88,10 +89,9 @@ pub(crate) struct LedgerChannel {
 
 impl LedgerChannel {
     pub(crate) fn new(exchange: Arc<LedgerExchange>) -> LedgerChannel {
-        let session = exchange.add_session();
         LedgerChannel {
             exchange,
-            session,
+            viewer: 0,
             clock: ClockEstimator::default(),
             open: Vec::new(),
             has_sent_path: false,
@@ -171,7 +171,8 @@ impl LedgerChannel {
                 self.clock.push(PingStamps { sent_ns, received_ns, replied_ns, returned_ns: arrived_ns });
                 self.answered = self.answered.saturating_add(1);
                 let jumps = self.clock.jumps();
-                self.exchange.count_jumps(jumps - std::mem::replace(&mut self.jumps, jumps));
+                let new = jumps - std::mem::replace(&mut self.jumps, jumps);
+                self.exchange.count_jumps(self.viewer, new);
                 self.convert(SURE_PINGS);
             }
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
@@ -237,7 +238,7 @@ impl LedgerChannel {
                 Some(remote) if !is_past(&remote, arrived_ns) => {}
                 Some(remote) => {
                     let remote = RemoteFrame { departure, ..remote };
-                    self.exchange.keep(self.session, path, frame.id, remote);
+                    self.exchange.keep(self.viewer, path, frame.id, remote);
                 }
                 None => {
                     self.unconverted.push_front((arrived_ns, frame));
@@ -269,23 +270,10 @@ fn limit<T>(map: &mut BTreeMap<u64, T>) {
 /// Returns the rows of a frame with one more for its way through the sender's thread.
 fn departed(mut frame: FrameRows, departure: &SentFrame) -> FrameRows {
     let Some(last) = frame.rows.last_mut() else { return frame };
-    // The thread of the path may be interrupted behind the hand-over, while the packets leave.
-    last.end_at(departure.packetized_ns);
-    let began_ns = departure.began_ns.max(last.leave_ns);
-    let sent_ns = departure.sent_ns.max(began_ns);
-    let pace = Row {
-        seq: last.seq,
-        birth_ns: last.birth_ns,
-        enter_ns: last.leave_ns,
-        leave_ns: sent_ns,
-        queue_ns: began_ns - last.leave_ns,
-        paced_ns: sent_ns - began_ns,
-        flags: framepath_model::ledger::flag::LINK,
-        hop: last.hop + 1,
-        thread: last.thread,
-        ..Row::default()
-    };
-    frame.rows.push(pace);
+    SentFrame::end_packetizing(last, &[*departure]);
+    let pace = departure.pace(last);
+    let hop = last.hop + 1;
+    frame.rows.push(Row { hop, ..pace });
     frame
 }
 
@@ -328,7 +316,7 @@ mod tests {
     }
 
     fn sent(number: u64, packetized_ns: u64, began_ns: u64, sent_ns: u64) -> SentFrame {
-        SentFrame { number, time: 0, viewer: 0, packetized_ns, began_ns, sent_ns, bytes: 1, packets: 1 }
+        SentFrame { number, packetized_ns, began_ns, sent_ns, encrypt_ns: 500, ..SentFrame::default() }
     }
 
     /// Passes all messages of both ends from `now_ns` on, by the first end's clock; the second one's is a day ahead. A message is on
@@ -384,7 +372,7 @@ mod tests {
         channels[1]
             .push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
         pass(&mut channels, start + 40_000);
-        let got = far.take_remote();
+        let got = &far.remotes(|_| true)[&0];
         assert_eq!(got.path.hops.len(), 3);
         let frame = &got.frames[&4];
         let offset = frame.rows[0].birth_ns - 1000;
@@ -396,10 +384,10 @@ mod tests {
         let times: Vec<_> =
             frame.rows.iter().map(|row| (row.enter_ns - offset, row.leave_ns - offset)).collect();
         // Packetising ends with the hand-over, although the thread went on.
-        assert_eq!(times, [(1000, 2000), (2000, 4000), (4000, 9000)]);
-        assert_eq!((frame.rows[2].queue_ns, frame.rows[2].paced_ns), (2000, 3000));
+        assert_eq!(times, [(1000, 2000), (2000, 4500), (4500, 9000)]);
+        assert_eq!((frame.rows[2].queue_ns, frame.rows[2].paced_ns), (2000, 2500));
         assert!(frame.rows.iter().all(|row| row.has(flag::REMOTE)));
-        let back = &near.take_remote().frames[&4];
+        let back = &near.remotes(|_| true)[&0].frames[&4];
         assert!(back.rows[0].enter_ns.abs_diff(start + 20_000) <= back.error_ns, "{back:?}");
     }
 
@@ -415,20 +403,21 @@ mod tests {
         for message in [path, frame(0), frame(1)] {
             channels[1].recv(&message, DAY + 100);
         }
-        assert!(far.take_remote().frames.is_empty());
+        assert!(far.remotes(|_| true).is_empty());
         pass(&mut channels, 10_000);
-        assert!(far.take_remote().frames.is_empty());
+        assert!(far.remotes(|_| true).is_empty());
         channels[1].finish();
         // Hop 1 is not in the path.
-        assert_eq!(far.take_remote().frames.into_keys().collect::<Vec<_>>(), [0]);
+        assert_eq!(far.remotes(|_| true)[&0].frames.keys().collect::<Vec<_>>(), [&0]);
     }
 
     #[test]
-    fn only_the_first_viewer_that_sends_rows_is_kept() {
+    fn the_rows_of_each_viewer_are_kept() {
         let exchange = Arc::new(LedgerExchange::default());
         let mut viewers = [(); 2].map(|()| LedgerChannel::new(exchange.clone()));
         let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
         for (id, viewer) in viewers.iter_mut().enumerate() {
+            viewer.viewer = id as u64 + 1;
             viewer.opened(LedgerStream::Clock);
             assert!(viewer.poll(0).is_some());
             let rows = LedgerMessage::Frame(FrameRows { id: id as u64, rows: vec![row] });
@@ -438,8 +427,13 @@ mod tests {
             }
             viewer.finish();
         }
-        let remote = exchange.take_remote();
-        assert_eq!((remote.frames.len(), remote.frames_of_others), (1, 1));
+        let remotes = exchange.remotes(|_| true);
+        let ids: Vec<_> = remotes
+            .iter()
+            .map(|(viewer, remote)| (*viewer, remote.frames.keys().copied().collect()))
+            .collect();
+        assert_eq!(ids, [(1, vec![0]), (2, vec![1])]);
+        assert!(exchange.remotes(|id| id == 1)[&1].frames.is_empty());
     }
 
     #[test]

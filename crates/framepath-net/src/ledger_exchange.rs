@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Exchange of the ledgers of both ends of a stream: the rows that this end gives, and those that it has got.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Mutex;
 
 use framepath_model::ledger::Row;
@@ -28,15 +29,13 @@ pub struct RemoteFrame {
     pub departure: Option<SentFrame>,
 }
 
-/// Ledger of the other end.
+/// Ledger of one other end.
 #[derive(Clone, Debug, Default)]
 pub struct RemoteLedger {
     /// Path of the other end; without hops if the other end has sent none.
     pub path: RemotePath,
     /// Frames by their number at the sender.
     pub frames: HashMap<u64, RemoteFrame>,
-    /// Number of frames that came from viewers other than the first one, and were not kept.
-    pub frames_of_others: u64,
     /// Number of times that the clock of one of the machines jumped.
     pub clock_jumps: u64,
 }
@@ -50,14 +49,12 @@ struct ExchangeState {
     /// Path of this end; `None` until the run begins, and without a ledger.
     path: Option<RemotePath>,
     outgoing: VecDeque<FrameRows>,
-    remote: RemoteLedger,
-    /// Numbers of the frames in `remote`, oldest first.
-    order: VecDeque<u64>,
-    /// Number of rows of the frames in `remote`.
+    /// Ledgers of the other ends that have sent rows, by the number of the viewer; a sender's has the number 0.
+    remotes: BTreeMap<u64, RemoteLedger>,
+    /// Viewer and number of the frames in `remotes`, oldest first.
+    order: VecDeque<(u64, u64)>,
+    /// Number of rows of the frames in `remotes`.
     rows: usize,
-    /// Session whose rows are kept; `None` before the first rows.
-    session: Option<u64>,
-    next_session: u64,
 }
 
 impl LedgerExchange {
@@ -77,12 +74,16 @@ impl LedgerExchange {
         state.outgoing.push_back(frame);
     }
 
-    /// Takes the other end's ledger, as far as it has arrived.
-    pub fn take_remote(&self) -> RemoteLedger {
-        let mut state = lock(&self.0);
-        state.order.clear();
-        state.rows = 0;
-        std::mem::take(&mut state.remote)
+    /// Returns the ledgers of the other ends, as far as they have arrived, by the number of the viewer ([`SentFrame::viewer`]); that of
+    /// a sender has the number 0. Leaves out the frames for whose number `is_wanted` returns false.
+    pub fn remotes(&self, is_wanted: impl Fn(u64) -> bool) -> BTreeMap<u64, RemoteLedger> {
+        let state = lock(&self.0);
+        let wanted = |remote: &RemoteLedger| {
+            let frames = remote.frames.iter().filter(|(id, _)| is_wanted(**id));
+            let frames = frames.map(|(id, frame)| (*id, frame.clone())).collect();
+            RemoteLedger { path: remote.path.clone(), frames, clock_jumps: remote.clock_jumps }
+        };
+        state.remotes.iter().map(|(viewer, remote)| (*viewer, wanted(remote))).collect()
     }
 
     /// Returns the path of this end; `None` before the run has begun.
@@ -95,38 +96,33 @@ impl LedgerExchange {
         std::mem::take(&mut lock(&self.0).outgoing)
     }
 
-    /// Returns the number of a new session.
-    pub(crate) fn add_session(&self) -> u64 {
-        let mut state = lock(&self.0);
-        state.next_session += 1;
-        state.next_session
-    }
-
-    /// Keeps the rows of a frame that session `session` has got, if it is the first session that got any.
-    pub(crate) fn keep(&self, session: u64, path: &RemotePath, id: u64, frame: RemoteFrame) {
-        let mut state = lock(&self.0);
-        if *state.session.get_or_insert(session) != session {
-            state.remote.frames_of_others += 1;
-            return;
-        }
-        if state.remote.path.hops.is_empty() {
-            state.remote.path = path.clone();
-        }
+    /// Keeps the rows of a frame of the viewer with this number; 0 is the sender.
+    pub(crate) fn keep(&self, viewer: u64, path: &RemotePath, id: u64, frame: RemoteFrame) {
+        let state = &mut *lock(&self.0);
+        let remote = state.remotes.entry(viewer);
+        let remote = remote.or_insert_with(|| RemoteLedger { path: path.clone(), ..RemoteLedger::default() });
         state.rows += frame.rows.len();
-        match state.remote.frames.insert(id, frame) {
+        match remote.frames.insert(id, frame) {
             Some(before) => state.rows -= before.rows.len(),
-            None => state.order.push_back(id),
+            None => state.order.push_back((viewer, id)),
         }
         while state.order.len() > MOST_FRAMES || state.rows > MOST_ROWS {
-            let Some(oldest) = state.order.pop_front() else { break };
-            let forgotten = state.remote.frames.remove(&oldest);
+            let Some((viewer, oldest)) = state.order.pop_front() else { break };
+            let Entry::Occupied(mut remote) = state.remotes.entry(viewer) else { continue };
+            let forgotten = remote.get_mut().frames.remove(&oldest);
             state.rows -= forgotten.map_or(0, |frame| frame.rows.len());
+            if remote.get().frames.is_empty() {
+                // The path of a viewer that left long ago.
+                remote.remove();
+            }
         }
     }
 
-    /// Counts a jump of one of the clocks.
-    pub(crate) fn count_jumps(&self, jumps: u64) {
-        lock(&self.0).remote.clock_jumps += jumps;
+    /// Counts jumps of the clock of this machine, or of that of the viewer with this number; 0 is the sender.
+    pub(crate) fn count_jumps(&self, viewer: u64, jumps: u64) {
+        if let Some(remote) = lock(&self.0).remotes.get_mut(&viewer) {
+            remote.clock_jumps += jumps;
+        }
     }
 }
 
@@ -145,11 +141,18 @@ mod tests {
         for id in 0..20 {
             keep(id / 2, MOST_ROWS / 8);
         }
-        let mut kept: Vec<u64> = exchange.take_remote().frames.into_keys().collect();
+        let ids = |exchange: &LedgerExchange| -> Vec<u64> {
+            exchange.remotes(|_| true).into_values().flat_map(|remote| remote.frames.into_keys()).collect()
+        };
+        let mut kept = ids(&exchange);
         kept.sort_unstable();
         assert_eq!(kept, [2, 3, 4, 5, 6, 7, 8, 9]);
-        (0..=MOST_FRAMES as u64).for_each(|id| keep(id, 1));
-        let frames = exchange.take_remote().frames;
-        assert_eq!((frames.len(), frames.contains_key(&0)), (MOST_FRAMES, false));
+        (0..MOST_FRAMES as u64).for_each(|id| keep(id, 1));
+        // A viewer whose frames are all forgotten is forgotten, too.
+        let frame = RemoteFrame { rows: vec![Row::default()], error_ns: 0, departure: None };
+        (0..MOST_FRAMES as u64).for_each(|id| exchange.keep(2, &RemotePath::default(), id, frame.clone()));
+        let remotes = exchange.remotes(|id| id > 0);
+        assert_eq!(remotes.keys().collect::<Vec<_>>(), [&2]);
+        assert_eq!(remotes[&2].frames.len(), MOST_FRAMES - 1);
     }
 }

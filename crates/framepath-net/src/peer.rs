@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
-use framepath_os::time::now_ns;
+use framepath_os::time::{now_ns, thread_cpu_ns};
 use openssl::sha::sha256;
 use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
-use str0m::crypto::{Fingerprint, from_feature_flags};
+use str0m::crypto::{CryptoProvider, Fingerprint, from_feature_flags};
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -29,6 +29,7 @@ use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
 use crate::payload::{CODINGS, SUPPORTED};
 use crate::rtp_time::RtpTimes;
+use crate::sent_frame::SentPacket;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -59,9 +60,8 @@ pub(crate) enum PeerEvent {
     Closed,
     /// The viewer asks for a keyframe.
     KeyframeRequest,
-    /// The RTP packet of the video with this sequence number, without its upper bits, was handed to the kernel for the first time. The
-    /// time, CLOCK_MONOTONIC nanoseconds, is from just before, so that the packet cannot arrive earlier.
-    Sent(u16, u64),
+    /// An RTP packet of the video was handed to the kernel for the first time.
+    Sent(SentPacket),
     /// A data channel for the ledger is open.
     LedgerOpen(LedgerStream),
     /// A message about the ledger arrived.
@@ -87,6 +87,8 @@ pub(crate) enum PeerEvent {
 #[derive(Clone)]
 pub(crate) struct Identity {
     certificate: DtlsCert,
+    /// Library that encrypts.
+    crypto: Arc<CryptoProvider>,
     pub(crate) fingerprint: [u8; FINGERPRINT],
 }
 
@@ -96,10 +98,11 @@ impl Identity {
     /// # Errors
     /// OpenSSL fails.
     pub(crate) fn new() -> Result<Identity, WebrtcError> {
-        let certificate = from_feature_flags().dtls_provider.generate_certificate();
+        let crypto = Arc::new(from_feature_flags());
+        let certificate = crypto.dtls_provider.generate_certificate();
         let certificate = certificate.ok_or(WebrtcError::Certificate)?;
         let fingerprint = sha256(&certificate.certificate);
-        Ok(Identity { certificate, fingerprint })
+        Ok(Identity { certificate, crypto, fingerprint })
     }
 }
 
@@ -129,9 +132,10 @@ pub(crate) struct WebrtcPeer {
     /// Time at which the session wants to be driven without an input.
     deadline: Instant,
     batch: DatagramBatch,
-    /// Sequence numbers of the RTP packets of the video in the batch, without their upper bits, and the times at which they were
-    /// ready, CLOCK_MONOTONIC nanoseconds.
-    batched: Vec<(u16, u64)>,
+    /// RTP packets of the video in the batch.
+    batched: Vec<SentPacket>,
+    /// True at the sender, which measures the encryption.
+    is_sender: bool,
     /// Times of the packets that have arrived.
     times: RtpTimes,
     /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
@@ -165,7 +169,7 @@ fn new_rtc(
 ) -> Result<Rtc, WebrtcError> {
     let mut rtc = Rtc::builder()
         .set_dtls_cert(identity.certificate.clone())
-        .set_crypto_provider(Arc::new(from_feature_flags()))
+        .set_crypto_provider(identity.crypto.clone())
         .set_rtp_mode(true)
         .set_stats_interval(Some(STATISTICS))
         .set_ice_lite(ice_lite)
@@ -229,6 +233,7 @@ impl WebrtcPeer {
             stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
         }
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        peer.is_sender = true;
         if has_ledger {
             peer.start_ledger(false);
             add_ledger_attribute(&mut answer);
@@ -283,6 +288,7 @@ impl WebrtcPeer {
             deadline: now,
             batch: DatagramBatch::default(),
             batched: Vec::new(),
+            is_sender: false,
             times: RtpTimes::default(),
             worked_to: now,
         }
@@ -435,6 +441,8 @@ impl WebrtcPeer {
         guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
         let mut is_idle = true;
         loop {
+            // str0m encrypts a packet when it gives it out.
+            let (begin_ns, begin_cpu_ns) = if self.is_sender { (now_ns(), thread_cpu_ns()) } else { (0, 0) };
             let output = guarded(|| {
                 self.rtc.poll_output().map_err(|error| match error {
                     // The only use of this error while a session runs.
@@ -452,12 +460,16 @@ impl WebrtcPeer {
                     }
                     self.deadline = at.max(now + LEAST_WAIT);
                     self.batch.flush(socket);
-                    self.batched.drain(..).for_each(|(seq, ready_ns)| take(PeerEvent::Sent(seq, ready_ns)));
+                    self.batched.drain(..).for_each(|packet| take(PeerEvent::Sent(packet)));
                     return Ok(());
                 }
                 Output::Transmit(transmit) => {
                     is_idle = false;
-                    self.batched.extend(self.seq_of(&transmit.contents).map(|seq| (seq, now_ns())));
+                    if let Some(seq) = self.seq_of(&transmit.contents).filter(|_| self.is_sender) {
+                        let (handed_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
+                        let (encrypt_ns, encrypt_cpu_ns) = (handed_ns - begin_ns, cpu_ns - begin_cpu_ns);
+                        self.batched.push(SentPacket { seq, handed_ns, encrypt_ns, encrypt_cpu_ns });
+                    }
                     self.batch.push(socket, transmit.destination, transmit.contents.into());
                 }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
@@ -520,5 +532,7 @@ fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)>
     })
 }
 
+#[cfg(test)]
+mod slow_cipher;
 #[cfg(test)]
 mod tests;

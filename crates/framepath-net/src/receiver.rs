@@ -367,7 +367,7 @@ impl ReceiverSession {
             PeerEvent::Connected
             | PeerEvent::KeyframeRequest
             | PeerEvent::Missed(_)
-            | PeerEvent::Sent(..)
+            | PeerEvent::Sent(_)
             | PeerEvent::Bandwidth(_) => {}
         })?;
         Ok(closed)

@@ -98,6 +98,7 @@ impl WhepSender {
             keyframe_requests: AtomicU64::new(0),
             ledger: Arc::default(),
             sent_frames: Mutex::default(),
+            on_metrics: Mutex::new(None),
             on_change: Mutex::new(None),
             on_request: Mutex::new(None),
         });
@@ -150,6 +151,11 @@ impl WhepSender {
     /// Sets the function that is called, on another thread, when the number of viewers has changed.
     pub fn on_change(&self, change: impl Fn() + Send + 'static) {
         *lock(&self.commands.shared.on_change) = Some(Box::new(change));
+    }
+
+    /// Sets the function that returns further lines of the page of figures (`/metrics`). It is called on another thread.
+    pub fn on_metrics(&self, metrics: impl Fn() -> String + Send + 'static) {
+        *lock(&self.commands.shared.on_metrics) = Some(Box::new(metrics));
     }
 
     /// Returns the exchange of the ledgers with the viewers. The rows given to it end with the hand-over of a frame to

@@ -171,6 +171,7 @@ impl SenderSessions {
             return Err(OfferRefused::Full);
         }
         session.number = self.next_number;
+        session.ledger.viewer = self.next_number;
         self.next_number += 1;
         self.viewers.push(session);
         Ok(())

@@ -85,6 +85,7 @@ pub(crate) enum OfferRefused {
 
 /// Functions of the caller.
 pub(crate) type Notify = Box<dyn Fn() + Send>;
+pub(crate) type MoreMetrics = Box<dyn Fn() -> String + Send>;
 pub(crate) type NotifyRequest = Box<dyn Fn(SenderRequest) + Send>;
 
 /// Part of a sender that its threads share.
@@ -121,6 +122,8 @@ pub(crate) struct SenderShared {
     pub(crate) ledger: Arc<LedgerExchange>,
     /// Frames that have left since [`WhepSender::take_sent`](crate::WhepSender::take_sent).
     pub(crate) sent_frames: Mutex<VecDeque<SentFrame>>,
+    /// Function that returns further lines of the page of figures.
+    pub(crate) on_metrics: Mutex<Option<MoreMetrics>>,
     /// Function that is called when the number of viewers changes.
     pub(crate) on_change: Mutex<Option<Notify>>,
     /// Function that passes on requests to the encoder.

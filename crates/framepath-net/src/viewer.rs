@@ -116,9 +116,8 @@ pub(crate) struct ViewerSession {
     /// Time at which a finished stream closes; `None` before the stream's end, and while frames wait.
     closes: Option<Instant>,
     ends: bool,
-    /// Number of frames that were sent, and of those that were dropped after the first, since
-    /// [`take_frames`](ViewerSession::take_frames).
-    frames: (u64, u64),
+    /// Numbers of sent and dropped frames at the last [`take_frames`](ViewerSession::take_frames).
+    taken: (u64, u64),
     departures: Departures,
     pub(crate) ledger: LedgerChannel,
     /// Frames that have left since [`take_sent`](ViewerSession::take_sent).
@@ -159,7 +158,7 @@ impl ViewerSession {
             heard: now,
             closes: None,
             ends: false,
-            frames: (0, 0),
+            taken: (0, 0),
             departures: Departures::default(),
             ledger,
             sent: Vec::new(),
@@ -209,7 +208,9 @@ impl ViewerSession {
 
     /// Returns the numbers of frames that were sent and dropped since the last call.
     pub(crate) fn take_frames(&mut self) -> (u64, u64) {
-        std::mem::take(&mut self.frames)
+        let (sent, dropped) = (self.sums.sent, self.sums.dropped);
+        let taken = std::mem::replace(&mut self.taken, (sent, dropped));
+        (sent - taken.0, dropped - taken.1)
     }
 
     /// Returns the frames that have left since the last call.
@@ -225,7 +226,6 @@ impl ViewerSession {
         let is_slow = self.network().is_some_and(|network| network.backlog > MOST_BACKLOG);
         let is_full = is_slow || self.queued_bytes + frame.bytes > MOST_QUEUED && !self.queue.is_empty();
         if is_full || self.needs_key && !frame.key {
-            self.frames.1 += u64::from(self.has_begun);
             self.sums.dropped += u64::from(self.has_begun);
             self.needs_key = true;
             // Not earlier, because it would have to wait, and all other viewers get it, too.
@@ -341,9 +341,9 @@ impl ViewerSession {
             PeerEvent::Closed => events.closed = true,
             PeerEvent::KeyframeRequest => events.asks += 1,
             PeerEvent::Missed(packets) => events.missed = packets,
-            PeerEvent::Sent(seq, ready_ns) => {
-                *unsent = next_seq.wrapping_sub(seq).wrapping_sub(1);
-                if let Some(frame) = departures.sent(seq, ready_ns) {
+            PeerEvent::Sent(packet) => {
+                *unsent = next_seq.wrapping_sub(packet.seq).wrapping_sub(1);
+                if let Some(frame) = departures.sent(packet) {
                     ledger.push_departure(frame);
                     sent.push(frame);
                 }
@@ -401,10 +401,9 @@ impl ViewerSession {
                     time: *time,
                     viewer: self.number,
                     packetized_ns: *packetized_ns,
-                    began_ns: 0,
-                    sent_ns: 0,
                     bytes: *bytes,
                     packets: payloads.len(),
+                    ..SentFrame::default()
                 };
                 self.departures.push(self.next_seq, frame);
             }
@@ -422,7 +421,6 @@ impl ViewerSession {
             }
             self.sums.bytes += *bytes as u64;
             self.queue.pop_front();
-            self.frames.0 += 1;
             self.sums.sent += 1;
         }
         self.queued_bytes -= written;

@@ -219,7 +219,11 @@ async fn answer(
     let is_of_here = (remote == local || remote.is_loopback()) && names_no_domain(request.headers());
     if path == METRICS && is_of_here && request.method() == Method::GET {
         let (counts, viewers) = (commands.shared.counts(), lock(&commands.shared.figures).clone());
-        let mut page = Response::new(sender_metrics::text(counts, &viewers, Instant::now()));
+        let mut text = sender_metrics::text(counts, &viewers, Instant::now());
+        if let Some(more) = &*lock(&commands.shared.on_metrics) {
+            text.push_str(&more());
+        }
+        let mut page = Response::new(text);
         let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
         page.headers_mut().insert(CONTENT_TYPE, kind);
         return Ok(page);

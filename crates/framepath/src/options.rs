@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicU64;
 use framepath_os::measure::meter::Level;
 use framepath_os::process::stop::Stop;
 
+use crate::live_ledger::LiveLedger;
 use crate::out::ThreadContext;
 use crate::requests::{Mailbox, Requests};
 
@@ -35,6 +36,8 @@ pub struct Options {
     pub frames: Option<u64>,
     /// Handle that stops this run from another thread. Keep a clone to call it.
     pub stop: Stop,
+    /// Handle by which another thread reads the ledger during the run. `None`: nobody reads it.
+    pub live: Option<LiveLedger>,
 }
 
 impl Options {
@@ -54,6 +57,7 @@ impl Default for Options {
             progress: FrameCount::default(),
             frames: None,
             stop: Stop::new(),
+            live: None,
         }
     }
 }

@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Summary of the other end of a network stream, in the report of a run.
+//! Summary of the other ends of a network stream, in the report of a run.
 
 use std::fmt;
 use std::ops::Range;
 
+use framepath_model::ledger::{Row, flag};
 use framepath_model::shown_time::shown_time;
 
 use crate::report::Report;
 
-/// Part of a report that came from the other end of a network stream.
+/// Part of a report that came from one other end of a network stream: from the sender, or from one of the viewers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemoteReport {
-    /// Indices in [`Report::hops`] of the hops of this machine.
-    pub own: Range<usize>,
+    /// Number of the viewer at the other end, from 1; 0 if the other end is the sender.
+    pub viewer: u64,
+    /// Indices in [`Report::hops`] of the hops of the other machine and of those between the machines.
+    pub hops: Range<usize>,
     /// Index in [`Report::hops`] of the hop between the machines.
     pub wire: u16,
     /// Number of frames whose rows of both ends are in the report.
     pub frames: u64,
-    /// Number of frames without rows of the other end: for a receiver, their ledger begins at `recv`, for a sender it ends at `send`.
+    /// Number of frames without rows of the other end: for a receiver, their ledger begins at its first hop, for a sender it ends at
+    /// `send`. With several viewers, only those between the first and the last frame with rows of this viewer.
     pub without: u64,
     /// Largest error of all times that depend on both machines' clocks, nanoseconds; 0 without frames.
     pub error_ns: u64,
@@ -30,13 +34,13 @@ pub struct RemoteReport {
 
 impl fmt::Display for RemoteReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RemoteReport { frames, without, error_ns, impossible, clock_jumps, .. } = self;
-        let (end, place) = match self.own.start {
-            0 => ("viewer", "ends at `send`"),
-            _ => ("sender", "begins at `recv`"),
+        let RemoteReport { viewer, frames, without, error_ns, impossible, clock_jumps, .. } = self;
+        let (end, place) = match viewer {
+            0 => ("the sender".to_owned(), "begins at the arrival"),
+            number => (format!("viewer {number}"), "ends at `send`"),
         };
         let error = shown_time(*error_ns as f64);
-        write!(f, "rows of the {end} for {frames} frames; the clocks agree to ±{error}")?;
+        write!(f, "rows of {end} for {frames} frames; the clocks agree to ±{error}")?;
         if *without > 0 {
             write!(f, "; {without} frames without: their ledger {place}")?;
         }
@@ -51,10 +55,10 @@ impl fmt::Display for RemoteReport {
 }
 
 impl Report {
-    /// Returns the text of each hop. That of the hop between two machines has the error of its times.
+    /// Returns the text of each hop. That of a hop between two machines has the error of its times.
     pub fn hop_labels(&self) -> Vec<String> {
         let mut labels: Vec<String> = self.hops.iter().map(|hop| hop.text.clone()).collect();
-        if let Some(remote) = &self.remote {
+        for remote in &self.remotes {
             if let Some(label) = labels.get_mut(usize::from(remote.wire)) {
                 label.push_str(&format!(" ±{}", shown_time(remote.error_ns as f64)));
             }
@@ -62,8 +66,18 @@ impl Report {
         labels
     }
 
-    /// Returns the hops of this machine.
+    /// Returns the hops of the path that this machine ran.
     pub fn own_hops(&self) -> Range<usize> {
-        self.remote.as_ref().map_or(0..self.hops.len(), |remote| remote.own.clone())
+        self.own.clone().unwrap_or(0..self.hops.len())
+    }
+
+    /// Returns the other end whose hops include `hop`.
+    pub(crate) fn remote_of(&self, hop: u16) -> Option<&RemoteReport> {
+        self.remotes.iter().find(|remote| remote.hops.contains(&usize::from(hop)))
+    }
+
+    /// Returns the other end on whose clock a row's times depend.
+    pub(crate) fn clock_of(&self, row: &Row) -> Option<&RemoteReport> {
+        self.remote_of(row.hop).filter(|_| row.has(flag::REMOTE))
     }
 }

@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ledger of the other end of a network stream, in the report of a run: one table for both machines.
 
-use std::collections::HashMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, HashMap};
 
 use framepath_model::ledger::{Row, SpanPlace, flag};
+use framepath_net::SentFrame;
 
+use crate::recorder::FrameArrival;
 use crate::remote::RemoteReport;
-use crate::report::{HopInfo, Report};
+use crate::report::{HopInfo, Report, SinkReport};
 
 /// Text of the hop between the two machines.
 const WIRE: &str = "wire";
+/// Texts of the hops between the network and the source: the receiver's thread, and the wait in its buffer.
+pub(crate) const ARRIVAL: [&str; 2] = ["reassemble", "jitter"];
+/// Index of the source behind them.
+const SOURCE: u16 = ARRIVAL.len() as u16;
 
 /// Frame at the other end.
+#[derive(Clone, Debug)]
 pub(crate) struct RemoteRows {
     /// Rows, in this machine's clock.
     pub(crate) rows: Vec<Row>,
     /// Largest error of the times, nanoseconds.
     pub(crate) error_ns: u64,
-    /// Rows of this end that are not in its own ledger: the way through the sender's thread.
-    pub(crate) own: Vec<Row>,
+    /// Way of the frame through the sender's thread, which is not in the sender's own rows; `None` at the receiver.
+    pub(crate) departure: Option<SentFrame>,
 }
 
-/// Table of the other end.
+/// Table of one other end.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct RemoteTable {
-    /// Name of the other end: `sender` or `viewer`.
-    pub(crate) end: &'static str,
     /// Names of the hops, and whether each is a link.
     pub(crate) hops: Vec<(String, bool)>,
     /// Names of the threads.
@@ -36,33 +41,72 @@ pub(crate) struct RemoteTable {
 }
 
 impl RemoteTable {
-    fn hop_infos(&self) -> impl Iterator<Item = HopInfo> {
-        let info = |(name, link): &(String, bool)| HopInfo {
+    /// Returns the hops; `end` is the name of the other end.
+    fn hop_infos<'a>(&'a self, end: &'a str) -> impl Iterator<Item = HopInfo> + 'a {
+        let info = move |(name, link): &(String, bool)| HopInfo {
             link: *link,
-            ..HopInfo::new(format!("{}: {name}", self.end))
+            ..HopInfo::new(format!("{end}: {name}"))
         };
         self.hops.iter().map(info)
     }
 }
 
+/// Place of a viewer's hops and threads in a report.
+struct ViewerPlace<'a> {
+    table: &'a RemoteTable,
+    /// Index of the thread that is the first of the table.
+    threads: u16,
+    /// First and last frame with rows.
+    between: (u64, u64),
+    report: RemoteReport,
+}
+
 impl Report {
+    /// Puts the rows of the arrival in front of that of the source, which had all of this time. `arrivals` has the frames by their
+    /// numbers.
+    pub(crate) fn add_arrivals(&mut self, arrivals: &HashMap<u64, FrameArrival>) {
+        self.shift_hops(SOURCE);
+        let hops = ARRIVAL.map(|text| HopInfo { link: text == ARRIVAL[1], ..HopInfo::new(text) });
+        self.hops.splice(0..0, hops);
+        let mut added = Vec::new();
+        for row in self.rows.iter_mut().filter(|row| row.hop == SOURCE) {
+            let Some(arrival) = arrivals.get(&row.seq) else { continue };
+            let [reassembly, jitter, source] = arrival.split(row);
+            added.extend([Row { hop: 0, ..reassembly }, Row { hop: 1, ..jitter }]);
+            *row = source;
+        }
+        self.rows.append(&mut added);
+        for span in self.spans.iter_mut().filter(|span| span.hop == SOURCE) {
+            span.hop = match arrivals.get(&span.seq) {
+                Some(arrival) if span.start_ns < arrival.whole_ns => 0,
+                Some(arrival) if span.start_ns < arrival.released_ns => 1,
+                _ => SOURCE,
+            };
+        }
+    }
+
     /// Puts the table of a sender in front of the rows of each frame. `arrivals` has the times at which the last packet of each
     /// frame arrived, CLOCK_MONOTONIC nanoseconds, by the frame's number.
-    pub(crate) fn add_sender(&mut self, table: &RemoteTable, arrivals: &HashMap<u64, u64>) {
+    pub(crate) fn add_sender(&mut self, table: &RemoteTable, arrivals: &HashMap<u64, FrameArrival>) {
         let wire = table.hops.len() as u16;
-        let own = wire + 1;
-        let end = usize::from(own) + self.hops.len();
-        let mut remote = self.begin_remote(usize::from(own)..end, wire, table);
-        self.shift_hops(own);
+        let first = wire + 1;
+        let mut remote = RemoteReport {
+            hops: 0..usize::from(first),
+            wire,
+            clock_jumps: table.clock_jumps,
+            ..RemoteReport::default()
+        };
+        self.shift_hops(first);
         let link = HopInfo { link: true, ..HopInfo::new(WIRE) };
-        self.hops.splice(0..0, table.hop_infos().chain([link]));
-        let threads = self.add_threads(table);
+        self.hops.splice(0..0, table.hop_infos("sender").chain([link]));
+        let threads = self.add_threads("sender", table);
         let mut added = Vec::new();
         let mut seen: HashMap<u64, Option<u64>> = HashMap::new();
         for row in &mut self.rows {
+            let last_ns = arrivals.get(&row.seq).map(|arrival| arrival.last_ns);
             let birth_ns = *seen.entry(row.seq).or_insert_with(|| {
                 let frame = table.frames.get(&row.seq)?;
-                let arrived_ns = arrivals.get(&row.seq).copied().unwrap_or(row.birth_ns);
+                let arrived_ns = last_ns.unwrap_or(row.birth_ns);
                 let sent_ns = frame.rows.iter().map(|row| row.leave_ns).max()?;
                 // Within the error of the clocks, a frame cannot arrive before it has left.
                 let ahead_ns = remote.count(frame, sent_ns.saturating_sub(arrived_ns));
@@ -80,75 +124,104 @@ impl Report {
                 Some(birth_ns)
             });
             let Some(birth_ns) = birth_ns else { continue };
-            if let Some(arrived_ns) = arrivals.get(&row.seq).filter(|_| row.hop == own) {
+            if let Some(last_ns) = last_ns.filter(|_| row.hop == first) {
                 // The time since the arrival of the first packet is on the network.
-                row.begin_at(*arrived_ns);
+                row.begin_at(last_ns);
             }
             row.birth_ns = birth_ns;
         }
-        cut_spans(self, own);
+        cut_spans(self, first);
         remote.without = seen.values().filter(|birth| birth.is_none()).count() as u64;
         self.rows.append(&mut added);
-        self.remote = Some(remote);
+        self.remotes.push(remote);
     }
 
-    /// Puts the table of a viewer behind the rows of each frame at the sink that is hop `sink`.
-    pub(crate) fn add_viewer(&mut self, table: &RemoteTable, sink: u16) {
-        let own = self.hops.len() as u16;
-        let (pace, wire, first) = (own, own + 1, own + 2);
-        let mut remote = self.begin_remote(0..usize::from(wire), wire, table);
-        let link = |text: &str, before| HopInfo { link: true, before: Some(before), ..HopInfo::new(text) };
-        self.hops.extend([link("pace", sink), link(WIRE, pace)]);
-        let behind = table.hop_infos().zip(wire..);
-        self.hops.extend(behind.map(|(hop, before)| HopInfo { before: Some(before), ..hop }));
-        let last = self.hops.len() as u16 - 1;
-        self.sinks.iter_mut().filter(|taken| taken.hop == sink).for_each(|taken| taken.hop = last);
-        let threads = self.add_threads(table);
+    /// Puts the tables of viewers, by their numbers, behind the rows of each frame at the sink that is hop `sink`: each is a branch.
+    pub(crate) fn add_viewers(&mut self, tables: &BTreeMap<u64, RemoteTable>, sink: u16) {
+        if tables.is_empty() {
+            return;
+        }
+        self.own.get_or_insert(0..self.hops.len());
+        let mut places: Vec<ViewerPlace<'_>> = tables
+            .iter()
+            .map(|(viewer, table)| self.add_viewer(*viewer, table, tables.len() > 1, sink))
+            .collect();
         let mut added = Vec::new();
         for row in self.rows.iter_mut().filter(|row| row.hop == sink) {
-            let Some(frame) = table.frames.get(&row.seq) else {
-                remote.without += 1;
-                continue;
-            };
-            let own_end_ns = frame.own.last().map_or(row.leave_ns, |row| row.leave_ns);
-            let Some(arrived_ns) = frame.rows.iter().map(|row| row.enter_ns).min() else { continue };
-            let ahead_ns = remote.count(frame, own_end_ns.saturating_sub(arrived_ns));
-            let base = Row { thread: row.thread, birth_ns: row.birth_ns, seq: row.seq, ..Row::default() };
-            for paced in &frame.own {
-                // The thread of the path may be interrupted behind the hand-over, while the packets leave.
-                row.end_at(paced.enter_ns);
-                let Row { seq, birth_ns, thread, .. } = base;
-                added.push(Row { seq, birth_ns, thread, hop: pace, enter_ns: row.leave_ns, ..*paced });
+            let frames: Vec<_> = places.iter().map(|place| place.table.frames.get(&row.seq)).collect();
+            let departures: Vec<SentFrame> =
+                frames.iter().flatten().filter_map(|frame| frame.departure).collect();
+            if frames.iter().any(Option::is_some) {
+                SentFrame::end_packetizing(row, &departures);
+                row.flags &= !flag::LAST;
             }
-            added.push(wire_row(&base, wire, base.birth_ns, own_end_ns, arrived_ns + ahead_ns));
-            added.extend(frame.rows.iter().map(|remote| Row {
-                seq: base.seq,
-                birth_ns: base.birth_ns,
-                hop: first + remote.hop,
-                thread: threads + remote.thread,
-                ..moved(remote, |ns| ns.saturating_add(ahead_ns))
-            }));
-            row.flags &= !flag::LAST;
+            for (place, frame) in places.iter_mut().zip(frames) {
+                match frame {
+                    Some(frame) => place.add(row, frame, &mut added),
+                    None => place.report.without += u64::from(tables.len() == 1 || place.is_between(row.seq)),
+                }
+            }
         }
         cut_spans(self, sink);
         self.rows.append(&mut added);
-        self.remote = Some(remote);
+        self.add_viewer_sinks(&places, sink);
+        self.remotes.extend(places.into_iter().map(|place| place.report));
     }
 
-    fn begin_remote(&self, own: Range<usize>, wire: u16, table: &RemoteTable) -> RemoteReport {
-        RemoteReport { own, wire, clock_jumps: table.clock_jumps, ..RemoteReport::default() }
+    /// Adds the hops and threads of a viewer behind hop `sink`. With `several` viewers, the texts have the viewer's number.
+    fn add_viewer<'a>(
+        &mut self,
+        viewer: u64,
+        table: &'a RemoteTable,
+        several: bool,
+        sink: u16,
+    ) -> ViewerPlace<'a> {
+        let first = self.hops.len();
+        let (pace, wire) = (first as u16, first as u16 + 1);
+        let (end, prefix) = match several {
+            true => (format!("viewer {viewer}"), format!("viewer {viewer}: ")),
+            false => ("viewer".to_owned(), String::new()),
+        };
+        let link = |text: &str, before| HopInfo {
+            link: true,
+            before: Some(before),
+            ..HopInfo::new(format!("{prefix}{text}"))
+        };
+        self.hops.extend([link("pace", sink), link(WIRE, pace)]);
+        let behind = table.hop_infos(&end).zip(wire..);
+        self.hops.extend(behind.map(|(hop, before)| HopInfo { before: Some(before), ..hop }));
+        let hops = first..self.hops.len();
+        let threads = self.add_threads(&end, table);
+        let numbers = || table.frames.keys().copied();
+        let between = (numbers().min().unwrap_or_default(), numbers().max().unwrap_or_default());
+        let clock_jumps = table.clock_jumps;
+        let report = RemoteReport { viewer, hops, wire, clock_jumps, ..RemoteReport::default() };
+        ViewerPlace { table, threads, between, report }
+    }
+
+    /// Replaces the sink that is hop `sink` by the last hop of each viewer.
+    fn add_viewer_sinks(&mut self, places: &[ViewerPlace<'_>], sink: u16) {
+        let Some(at) = self.sinks.iter().position(|taken| taken.hop == sink) else { return };
+        let all = self.sinks[at].frames;
+        let of_viewer = |place: &ViewerPlace<'_>| SinkReport {
+            hop: place.report.hops.end as u16 - 1,
+            frames: if places.len() == 1 { all } else { place.report.frames },
+        };
+        self.sinks.splice(at..=at, places.iter().map(of_viewer));
     }
 
     /// Adds the threads of the other end. Returns the index of the first.
-    fn add_threads(&mut self, table: &RemoteTable) -> u16 {
+    fn add_threads(&mut self, end: &str, table: &RemoteTable) -> u16 {
         let first = self.threads.len() as u16;
-        let name = |thread: &String| format!("{}: {thread}", table.end);
+        let name = |thread: &String| format!("{end}: {thread}");
         self.threads.extend(table.threads.iter().map(name));
         first
     }
 
     /// Makes room for `more` hops in front of all others.
     fn shift_hops(&mut self, more: u16) {
+        let own = self.own_hops();
+        self.own = Some(own.start + usize::from(more)..own.end + usize::from(more));
         for (at, hop) in self.hops.iter_mut().enumerate() {
             hop.before = Some(hop.before.map_or(at as u16, |before| before + 1) + more - 1);
         }
@@ -157,6 +230,32 @@ impl Report {
         self.helpers.iter_mut().for_each(|helper| helper.hop += more);
         self.sinks.iter_mut().for_each(|sink| sink.hop += more);
         self.workers.iter_mut().for_each(|worker| worker.hop += more);
+    }
+}
+
+impl ViewerPlace<'_> {
+    /// Adds the rows of a frame behind `sent`, its row at the sender's sink.
+    fn add(&mut self, sent: &Row, frame: &RemoteRows, added: &mut Vec<Row>) {
+        let first = self.report.hops.start as u16;
+        let wire = self.report.wire;
+        let pace = frame.departure.map(|departure| Row { hop: first, ..departure.pace(sent) });
+        let sent_ns = pace.map_or(sent.leave_ns, |pace| pace.leave_ns);
+        let Some(arrived_ns) = frame.rows.iter().map(|row| row.enter_ns).min() else { return };
+        let ahead_ns = self.report.count(frame, sent_ns.saturating_sub(arrived_ns));
+        added.extend(pace);
+        added.push(wire_row(sent, wire, sent.birth_ns, sent_ns, arrived_ns + ahead_ns));
+        added.extend(frame.rows.iter().map(|remote| Row {
+            seq: sent.seq,
+            birth_ns: sent.birth_ns,
+            hop: wire + 1 + remote.hop,
+            thread: self.threads + remote.thread,
+            ..moved(remote, |ns| ns.saturating_add(ahead_ns))
+        }));
+    }
+
+    /// Returns true if a frame is between the first and the last one with rows of this viewer.
+    fn is_between(&self, seq: u64) -> bool {
+        (self.between.0..self.between.1).contains(&seq)
     }
 }
 
@@ -206,7 +305,6 @@ fn cut_spans(report: &mut Report, hop: u16) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::SinkReport;
 
     fn row(seq: u64, hop: u16, enter_ns: u64, leave_ns: u64, flags: u32) -> Row {
         Row { seq, hop, birth_ns: 1000, enter_ns, leave_ns, flags, ..Row::default() }
@@ -218,11 +316,17 @@ mod tests {
         Report { hops, sinks, threads: vec!["main".to_owned()], ..Report::default() }
     }
 
-    fn table(end: &'static str, hops: &[&str], frames: Vec<(u64, Vec<Row>, Vec<Row>)>) -> RemoteTable {
+    fn table(hops: &[&str], frames: Vec<(u64, Vec<Row>, Option<SentFrame>)>) -> RemoteTable {
         let hops = hops.iter().map(|name| ((*name).to_owned(), false)).collect();
-        let frame = |(seq, rows, own)| (seq, RemoteRows { rows, error_ns: 50, own });
+        let frame = |(seq, rows, departure)| (seq, RemoteRows { rows, error_ns: 50, departure });
         let frames = frames.into_iter().map(frame).collect();
-        RemoteTable { end, hops, threads: vec!["t".to_owned()], frames, clock_jumps: 0 }
+        RemoteTable { hops, threads: vec!["t".to_owned()], frames, clock_jumps: 0 }
+    }
+
+    /// Returns the arrival of a frame: the last packet at `last_ns`, and then two nanoseconds of each part.
+    fn arrival(first_ns: u64, last_ns: u64) -> FrameArrival {
+        let (taken_ns, whole_ns, released_ns) = (last_ns + 2, last_ns + 4, last_ns + 6);
+        FrameArrival { first_ns, last_ns, taken_ns, whole_ns, cpu_ns: 1, released_ns }
     }
 
     /// Returns hop, entry and end of the rows of frame `seq`, in order.
@@ -243,8 +347,8 @@ mod tests {
             .into_iter()
             .map(|row| Row { birth_ns: 100, ..row })
             .collect();
-        let table = table("sender", &["file", "pace"], vec![(0, sent, Vec::new())]);
-        report.add_sender(&table, &HashMap::from([(0, 1400), (1, 1300)]));
+        let table = table(&["file", "pace"], vec![(0, sent, None)]);
+        report.add_sender(&table, &HashMap::from([(0, arrival(1000, 1400)), (1, arrival(1000, 1300))]));
         let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
         assert_eq!(texts, ["sender: file", "sender: pace", "wire", "recv", "null"]);
         assert_eq!(report.hop_tree(), framepath_model::ledger::HopTree::line(5));
@@ -256,12 +360,12 @@ mod tests {
         let of_recv = report.rows.iter().find(|row| (row.seq, row.hop) == (0, 3)).unwrap();
         // The wait for the rest of the packets is on the wire.
         assert_eq!((of_recv.blocked_ns, of_recv.queue_ns, of_recv.birth_ns), (0, 300, 100));
-        let remote = report.remote.clone().unwrap();
+        let remote = report.remotes[0].clone();
         assert_eq!((remote.frames, remote.without, remote.error_ns, remote.impossible), (1, 1, 50, 0));
-        assert_eq!((remote.own.clone(), report.sinks[0].hop), (3..5, 4));
+        assert_eq!((report.own_hops(), report.sinks[0].hop), (3..5, 4));
         assert_eq!(
             remote.to_string(),
-            "rows of the sender for 1 frames; the clocks agree to ±50 ns; 1 frames without: their ledger begins at `recv`"
+            "rows of the sender for 1 frames; the clocks agree to ±50 ns; 1 frames without: their ledger begins at the arrival"
         );
         let digest = report.digest();
         assert_eq!(
@@ -279,9 +383,10 @@ mod tests {
             report.rows.extend([row(seq, 0, 1000, 2000, 0), row(seq, 1, 2000, 3000, flag::LAST)]);
         }
         let shown = vec![row(0, 0, 4000, 5000, 0), row(0, 1, 5000, 6000, flag::LAST)];
-        let pace = Row { enter_ns: 2900, leave_ns: 3800, paced_ns: 900, ..Row::default() };
-        let table = table("viewer", &["recv", "play"], vec![(1, shown, vec![pace])]);
-        report.add_viewer(&table, 1);
+        let departure =
+            SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
+        let table = table(&["recv", "play"], vec![(1, shown, Some(departure))]);
+        report.add_viewers(&BTreeMap::from([(1, table)]), 1);
         let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
         assert_eq!(texts, ["file", "send", "pace", "wire", "viewer: recv", "viewer: play"]);
         assert_eq!(report.hop_tree(), framepath_model::ledger::HopTree::line(6));
@@ -300,7 +405,7 @@ mod tests {
         let digest = report.digest();
         let latencies: Vec<_> = digest.totals.iter().map(|total| total.latency_ns()).collect();
         assert_eq!((latencies, report.sinks[0].hop), (vec![2000, 5000], 5));
-        assert_eq!(report.remote.unwrap().without, 1);
+        assert_eq!((report.remotes[0].without, report.own_hops()), (1, 0..2));
     }
 
     #[test]
@@ -309,16 +414,96 @@ mod tests {
             let mut receiver = report(&["recv"]);
             receiver.rows.push(row(0, 0, 1000, 2000, flag::LAST));
             let sent = vec![row(0, 0, 1000, 1000 + ahead_ns, 0)];
-            receiver.add_sender(&table("sender", &["pace"], vec![(0, sent, Vec::new())]), &HashMap::new());
+            receiver.add_sender(&table(&["pace"], vec![(0, sent, None)]), &HashMap::new());
             let expected = [(0, 1000 - ahead_ns, 1000), (1, 1000, 1000), (2, 1000, 2000)];
             assert_eq!(times(&mut receiver, 0), expected);
-            assert_eq!(receiver.remote.unwrap().impossible, impossible);
+            assert_eq!(receiver.remotes[0].impossible, impossible);
             let mut sender = report(&["send"]);
             sender.rows.push(row(0, 0, 1000, 2000, flag::LAST));
             let shown = vec![row(0, 0, 2000 - ahead_ns, 3000 - ahead_ns, flag::LAST)];
-            sender.add_viewer(&table("viewer", &["recv"], vec![(0, shown, Vec::new())]), 0);
+            let table = table(&["recv"], vec![(0, shown, None)]);
+            sender.add_viewers(&BTreeMap::from([(1, table)]), 0);
             assert_eq!(times(&mut sender, 0), [(0, 1000, 2000), (2, 2000, 2000), (3, 2000, 3000)]);
-            assert_eq!(sender.remote.unwrap().impossible, impossible);
+            assert_eq!(sender.remotes[0].impossible, impossible);
         }
+    }
+
+    #[test]
+    fn the_arrival_has_rows_of_its_own_in_front_of_the_source() {
+        let mut report = report(&["recv", "null"]);
+        let of_recv = Row { blocked_ns: 400, wakeup_ns: 7, paced_ns: 2, ..row(0, 0, 1000, 2000, 0) };
+        report.rows.extend([of_recv, row(0, 1, 2000, 3000, flag::LAST)]);
+        let arrivals = HashMap::from([(0, arrival(1000, 1400))]);
+        let place = |cause| SpanPlace::Inside(cause);
+        let span =
+            |start_ns, place| framepath_model::ledger::Span { seq: 0, hop: 0, start_ns, end_ns: 3000, place };
+        use framepath_model::ledger::Cause;
+        report.spans.extend([span(1402, place(Cause::Compute)), span(1404, place(Cause::Paced))]);
+        report.spans.push(span(1406, place(Cause::Wakeup)));
+        report.add_arrivals(&arrivals);
+        assert_eq!(report.own_hops(), 2..4);
+        assert_eq!(report.path(), "recv ! null");
+        assert_eq!(
+            times(&mut report, 0),
+            [(0, 1000, 1404), (1, 1404, 1406), (2, 1406, 2000), (3, 2000, 3000)]
+        );
+        assert_eq!(report.spans.iter().map(|span| span.hop).collect::<Vec<_>>(), [0, 1, 2]);
+        let sent = vec![Row { birth_ns: 100, ..row(7, 0, 100, 500, flag::LAST) }];
+        report.add_sender(&table(&["file"], vec![(0, sent, None)]), &arrivals);
+        let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
+        assert_eq!(texts, ["sender: file", "wire", "reassemble", "jitter", "recv", "null"]);
+        assert_eq!(report.own_hops(), 4..6);
+        let all = [
+            (0, 100, 500),
+            (1, 500, 1400),
+            (2, 1400, 1404),
+            (3, 1404, 1406),
+            (4, 1406, 2000),
+            (5, 2000, 3000),
+        ];
+        assert_eq!(times(&mut report, 0), all);
+        assert_eq!(report.path(), "recv ! null");
+    }
+
+    #[test]
+    fn each_viewer_is_a_branch_behind_the_sink() {
+        let mut report = report(&["file", "send"]);
+        for seq in 0..4 {
+            report.rows.extend([row(seq, 0, 1000, 2000, 0), row(seq, 1, 2000, 3000, flag::LAST)]);
+        }
+        let shown = |end_ns| vec![row(0, 0, 4000, end_ns, flag::LAST)];
+        let departure = |sent_ns| {
+            Some(SentFrame { packetized_ns: 2900, began_ns: 2900, sent_ns, ..SentFrame::default() })
+        };
+        let first =
+            table(&["recv"], vec![(0, shown(5000), departure(3800)), (2, shown(5000), departure(3800))]);
+        let second = table(&["view"], vec![(2, shown(7000), departure(3900))]);
+        report.add_viewers(&BTreeMap::from([(1, first), (4, second)]), 1);
+        let texts: Vec<_> = report.hops.iter().map(|hop| hop.text.as_str()).collect();
+        let viewers =
+            ["viewer 1: pace", "viewer 1: wire", "viewer 1: recv", "viewer 4: pace", "viewer 4: wire"];
+        assert_eq!(texts, [&["file", "send"], &viewers[..], &["viewer 4: view"]].concat());
+        assert_eq!(report.sinks, [SinkReport { hop: 4, frames: 2 }, SinkReport { hop: 7, frames: 1 }]);
+        assert_eq!(
+            report.remotes.iter().map(|remote| (remote.viewer, remote.without)).collect::<Vec<_>>(),
+            [(1, 1), (4, 0)]
+        );
+        // Frames 1 and 3 end at the sink, and are in the figures of both.
+        for (sink, expected) in [(4, [5000, 2000, 4000, 2000]), (7, [0, 2000, 6000, 2000])] {
+            let digest = report.digest_of(sink);
+            let latency = |seq| {
+                digest.totals.iter().find(|total| total.seq == seq).map_or(0, |total| total.latency_ns())
+            };
+            let expected = expected.map(|ns| if ns == 5000 { 4000 } else { ns });
+            assert_eq!([0, 1, 2, 3].map(latency), expected);
+        }
+        let ends: Vec<_> =
+            times(&mut report, 2).into_iter().map(|(hop, _, leave_ns)| (hop, leave_ns)).collect();
+        assert_eq!(
+            ends,
+            [(0, 2000), (1, 2900), (2, 3800), (3, 4000), (4, 5000), (5, 3900), (6, 4000), (7, 7000)]
+        );
+        let numbers: Vec<_> = [1, 2, 7].map(|hop| report.remote_of(hop).map(|remote| remote.viewer)).into();
+        assert_eq!(numbers, [None, Some(1), Some(4)]);
     }
 }

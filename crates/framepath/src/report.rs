@@ -262,8 +262,11 @@ pub struct Report {
     /// Notes for the user, one line each: those of sources, stages and sinks in this process, and those about
     /// missing layers of the workers' sandboxes. Notes are not errors.
     pub notes: Vec<String>,
-    /// Ledger of the other end of the path's network stream, whose rows are in [`rows`](Report::rows), too; `None` without one.
-    pub remote: Option<RemoteReport>,
+    /// Ledgers of the other ends of the path's network stream, whose rows are in [`rows`](Report::rows), too: of the sender, or of each
+    /// viewer.
+    pub remotes: Vec<RemoteReport>,
+    /// Indices in [`hops`](Report::hops) of the hops of the path; `None` if it has all hops.
+    pub(crate) own: Option<Range<usize>>,
     /// True if a signal (such as Ctrl-C) or a stop request arrived before the end of the run.
     pub interrupted: bool,
     /// Error of a thread of the run, or [`RunError::NoFrame`]; `None` if the run had none. The first in path
@@ -290,7 +293,7 @@ impl Report {
 
     /// Returns the text of the path that ran, as a user would type it.
     pub fn path(&self) -> String {
-        path_text(&self.hops)
+        part_text(&self.hops, self.own_hops())
     }
 
     /// Returns the tree of the hops, in which branches of a `tee` are children of the same hop.
@@ -388,7 +391,9 @@ impl Report {
         // A service's processes are not in `cpu_ns`, but their hops have what they reported.
         let served = |worker: &WorkerReport| worker.reported_cpu_ns.saturating_sub(worker.cpu_ns);
         let all = self.cpu_ns + self.workers.iter().map(served).sum::<u64>();
-        hops.iter().any(Option::is_some).then(|| all as i64 - known as i64)
+        // Not known while the run goes on.
+        let is_known = self.cpu_ns > 0 && hops.iter().any(Option::is_some);
+        is_known.then(|| all as i64 - known as i64)
     }
 
     /// Removes the rows of frames that did not end, and of frames with a missing row between the source and

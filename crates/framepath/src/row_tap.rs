@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of a run while it runs: whole frames for the other end of a network stream.
+//! Rows of a run while it runs: whole frames for the other end of a network stream, and for the live ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath_model::ledger::{HopTree, Row, flag};
 use framepath_os::measure::meter::Level;
+use framepath_os::time::now_ns;
 
+use crate::live_ledger::LiveLedger;
+use crate::options::Options;
 use crate::recorder::RowSink;
-use crate::report::{HopInfo, Report};
+use crate::report::{HopInfo, Report, SinkReport};
 
 /// Maximum number of frames that are inside the path at once; the oldest are forgotten.
 const MOST_FRAMES: usize = 1024;
+/// Time of which the live ledger has the frames, nanoseconds.
+const LIVE_NS: u64 = 5_000_000_000;
+/// Maximum number of frames in the live ledger; the oldest are forgotten.
+const MOST_LIVE: usize = 2048;
+/// Time until the rows of the other end are there, nanoseconds. The live ledger leaves out the frames of this time.
+const SETTLED_NS: u64 = 500_000_000;
 
 /// Part of a path whose other end, on another machine, has a ledger of its own.
 pub(crate) trait RemoteEnd: Send + Sync {
@@ -22,70 +31,141 @@ pub(crate) trait RemoteEnd: Send + Sync {
     /// Begins the run. `way` has the hops up to [`last_hop`](RemoteEnd::last_hop), and `threads` the names of the threads.
     fn begin(&self, way: &[&HopInfo], threads: &[String]);
 
+    /// Returns the handle that shows the run's ledger; `None` if the other end needs none.
+    fn live(&self) -> Option<&LiveLedger>;
+
     /// Takes the rows of a frame that has ended, in the order of the way. Their hops are indices into the way.
     fn push(&self, rows: Vec<Row>);
 
-    /// Adds the ledger of the other end to the report of the run.
-    fn finish(&self, report: &mut Report);
+    /// Adds the ledger of the other end, as far as it is known, to the frames of `report`.
+    fn add_to(&self, report: &mut Report);
 }
 
 /// Collector of the rows of each frame. The recorders of all threads write to it.
 pub(crate) struct RowTap {
-    end: Arc<dyn RemoteEnd>,
+    /// Other end of the path's network stream; `None` if the path has none.
+    end: Option<Arc<dyn RemoteEnd>>,
+    level: Level,
+    begun_ns: u64,
+    hops: Vec<HopInfo>,
+    threads: Vec<String>,
+    /// Last hop of the way of which the rows are collected.
+    last: u16,
     /// Index in the way of each hop; `None` for a hop that is not on it.
     places: Vec<Option<u16>>,
+    frames: Mutex<TappedFrames>,
+}
+
+/// Frames of a [`RowTap`].
+#[derive(Default)]
+struct TappedFrames {
     /// Rows of the frames inside the path, by the frames' numbers.
-    frames: Mutex<BTreeMap<u64, Vec<Row>>>,
+    inside: BTreeMap<u64, Vec<Row>>,
+    /// Frames that have ended, oldest first, each with its rows and the end of the last one, CLOCK_MONOTONIC nanoseconds.
+    ended: VecDeque<(u64, Vec<Row>)>,
+}
+
+impl TappedFrames {
+    fn end(&mut self, rows: Vec<Row>, end_ns: u64) {
+        let oldest_ns = end_ns.saturating_sub(LIVE_NS + SETTLED_NS);
+        while self.ended.front().is_some_and(|(end_ns, _)| *end_ns < oldest_ns)
+            || self.ended.len() == MOST_LIVE
+        {
+            self.ended.pop_front();
+        }
+        self.ended.push_back((end_ns, rows));
+    }
 }
 
 impl RowTap {
     /// Makes the collector for a path of these hops and threads, and begins the exchange with the other end.
-    fn new(end: Arc<dyn RemoteEnd>, hops: &[HopInfo], threads: &[String]) -> RowTap {
+    fn new(end: Option<Arc<dyn RemoteEnd>>, level: Level, hops: &[HopInfo], threads: &[String]) -> RowTap {
         let tree = HopTree::new(hops.iter().map(|hop| hop.before));
-        let on_way = tree.way_to(end.last_hop(hops));
+        let last_leaf = || tree.leaves().last().copied().unwrap_or_default();
+        let last = end.as_ref().map_or_else(last_leaf, |end| end.last_hop(hops));
+        let on_way = tree.way_to(last);
         let mut next = 0..;
         let places = on_way.iter().map(|on_way| on_way.then(|| next.next()).flatten()).collect();
         let on_way = hops.iter().zip(&on_way).filter(|(_, on_way)| **on_way);
         let way: Vec<&HopInfo> = on_way.map(|(hop, _)| hop).collect();
-        end.begin(&way, threads);
-        RowTap { end, places, frames: Mutex::default() }
+        if let Some(end) = &end {
+            end.begin(&way, threads);
+        }
+        let (hops, threads) = (hops.to_vec(), threads.to_vec());
+        RowTap { end, level, begun_ns: now_ns(), hops, threads, last, places, frames: Mutex::default() }
     }
 
-    /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` if the path has no other end with a
-    /// ledger, or at level `off`.
+    /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` at level `off`, and if the path has no
+    /// other end with a ledger and `options` have no live ledger.
     pub(crate) fn begin(
         end: Option<&Arc<dyn RemoteEnd>>,
-        level: Level,
+        options: &Options,
         hops: &[HopInfo],
         threads: &[String],
     ) -> Option<Arc<RowTap>> {
-        let end = end.filter(|_| level != Level::Off)?;
-        Some(Arc::new(RowTap::new(end.clone(), hops, threads)))
+        if options.level == Level::Off || end.is_none() && options.live.is_none() {
+            return None;
+        }
+        let tap = Arc::new(RowTap::new(end.cloned(), options.level, hops, threads));
+        let of_end = end.and_then(|end| end.live());
+        options.live.iter().chain(of_end).for_each(|live| live.begin(&tap));
+        Some(tap)
     }
 
-    /// Ends the run: adds the other end's ledger to its report.
-    pub(crate) fn finish(&self, report: &mut Report) {
-        self.end.finish(report);
+    /// Adds the other end's ledger to a report of the run.
+    pub(crate) fn add_remote(&self, report: &mut Report) {
+        if let Some(end) = &self.end {
+            end.add_to(report);
+        }
+    }
+
+    /// Returns a report of the frames of the last seconds.
+    pub(crate) fn report(&self) -> Report {
+        let until_ns = now_ns().saturating_sub(if self.end.is_some() { SETTLED_NS } else { 0 });
+        let from_ns = until_ns.saturating_sub(LIVE_NS).max(self.begun_ns);
+        let tapped = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_shown = |(end_ns, _): &&(u64, Vec<Row>)| (from_ns..until_ns).contains(end_ns);
+        let shown: Vec<&Vec<Row>> = tapped.ended.iter().filter(is_shown).map(|(_, rows)| rows).collect();
+        let (frames, rows) = (shown.len() as u64, shown.into_iter().flatten().copied().collect());
+        drop(tapped);
+        let mut report = Report {
+            frames,
+            sinks: vec![SinkReport { hop: self.last, frames }],
+            wall_ns: until_ns.saturating_sub(from_ns),
+            level: self.level,
+            hops: self.hops.clone(),
+            threads: self.threads.clone(),
+            rows,
+            ..Report::default()
+        };
+        self.add_remote(&mut report);
+        report
     }
 }
 
 impl RowSink for RowTap {
     /// Takes a row. The last one of a frame passes on all of the frame's.
     fn record(&self, row: &Row) {
-        let Some(hop) = self.places.get(usize::from(row.hop)).copied().flatten() else { return };
-        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        if row.has(flag::DROPPED) {
-            frames.remove(&row.seq);
+        if self.places.get(usize::from(row.hop)).copied().flatten().is_none() {
             return;
         }
-        let rows = frames.entry(row.seq).or_default();
-        rows.push(Row { hop, ..*row });
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if row.has(flag::DROPPED) {
+            frames.inside.remove(&row.seq);
+            return;
+        }
+        frames.inside.entry(row.seq).or_default().push(*row);
         if row.has(flag::LAST) {
-            let rows = frames.remove(&row.seq).unwrap_or_default();
+            let rows = frames.inside.remove(&row.seq).unwrap_or_default();
+            let on_way = |row: &Row| Some(Row { hop: self.places[usize::from(row.hop)]?, ..*row });
+            let of_end = self.end.as_ref().map(|end| (end, rows.iter().filter_map(on_way).collect()));
+            frames.end(rows, row.leave_ns);
             drop(frames);
-            self.end.push(rows);
-        } else if frames.len() > MOST_FRAMES {
-            frames.pop_first();
+            if let Some((end, rows)) = of_end {
+                end.push(rows);
+            }
+        } else if frames.inside.len() > MOST_FRAMES {
+            frames.inside.pop_first();
         }
     }
 }
@@ -120,7 +200,13 @@ mod tests {
             self.frames.lock().unwrap().push(rows);
         }
 
-        fn finish(&self, _: &mut Report) {}
+        fn live(&self) -> Option<&LiveLedger> {
+            None
+        }
+
+        fn add_to(&self, report: &mut Report) {
+            report.notes.push("added".to_owned());
+        }
     }
 
     #[test]
@@ -129,7 +215,7 @@ mod tests {
         let hops = "a tee queue null send".split(' ').zip(before);
         let hops: Vec<_> = hops.map(|(text, before)| HopInfo { before, ..HopInfo::new(text) }).collect();
         let kept = Arc::new(Kept::default());
-        let tap = RowTap::new(kept.clone(), &hops, &[]);
+        let tap = RowTap::new(Some(kept.clone()), Level::Full, &hops, &[]);
         assert_eq!(*kept.way.lock().unwrap(), ["a", "tee", "send"]);
         let row = |seq, hop, flags| Row { seq, hop, flags, ..Row::default() };
         for row in [
@@ -153,8 +239,39 @@ mod tests {
     fn frames_without_an_end_are_forgotten() {
         let kept = Arc::new(Kept::default());
         let hops = vec![HopInfo::new("a"); 5];
-        let tap = RowTap::new(kept, &hops, &[]);
+        let tap = RowTap::new(Some(kept), Level::Full, &hops, &[]);
         (0..3000).for_each(|seq| tap.record(&Row { seq, ..Row::default() }));
-        assert_eq!(tap.frames.lock().unwrap().len(), MOST_FRAMES);
+        assert_eq!(tap.frames.lock().unwrap().inside.len(), MOST_FRAMES);
+    }
+
+    #[test]
+    fn the_live_ledger_has_the_frames_of_the_last_seconds() {
+        let hops = vec![HopInfo::new("a"); 2];
+        let end = |at_ns| {
+            move |hop| Row { seq: at_ns, hop, birth_ns: at_ns - 5, leave_ns: at_ns, ..Row::default() }
+        };
+        let begin_ns = now_ns();
+        for (kept, later_ns, expected) in [(Some(Arc::<Kept>::default()), 100, 0), (None, 100, 1)] {
+            let kept = kept.map(|kept| kept as Arc<dyn RemoteEnd>);
+            let has_end = kept.is_some();
+            let tap = RowTap::new(kept, Level::Times, &hops, &["t".to_owned()]);
+            let tap = RowTap { begun_ns: begin_ns, ..tap };
+            let row = end(begin_ns + later_ns);
+            // The rows of an other end are not there yet.
+            [row(0), Row { flags: flag::LAST, ..row(1) }].iter().for_each(|row| tap.record(row));
+            while now_ns() <= begin_ns + later_ns {}
+            let mut report = tap.report();
+            assert_eq!((report.frames, report.digest().frames), (expected, expected));
+            assert_eq!(report.notes.len(), usize::from(has_end));
+        }
+        let tap = RowTap::new(None, Level::Times, &hops, &[]);
+        for number in 0..3 * MOST_LIVE as u64 {
+            let row = end(begin_ns + number);
+            tap.record(&Row { flags: flag::LAST, ..row(1) });
+        }
+        assert_eq!(tap.frames.lock().unwrap().ended.len(), MOST_LIVE);
+        // A later frame forgets those of long ago.
+        tap.record(&Row { flags: flag::LAST, ..end(begin_ns + 60_000_000_000)(1) });
+        assert_eq!(tap.frames.lock().unwrap().ended.len(), 1);
     }
 }

@@ -79,7 +79,7 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let tap = RowTap::begin(outcomes.remote.get(), options.level, &hops, &threads);
+        let tap = RowTap::begin(outcomes.remote.get(), options, &hops, &threads);
         let delivery = |thread: &RequestThread| {
             let mut context = options.delivery(requests.clone(), thread.mailbox.clone());
             context.tap = tap.clone().map(|tap| tap as Arc<dyn RowSink>);
@@ -125,7 +125,8 @@ impl Pipeline {
             helpers: Vec::new(),
             overwritten: 0,
             notes,
-            remote: None,
+            remotes: Vec::new(),
+            own: None,
             interrupted: signal::interrupted() || options.stop.is_requested(),
             error: None,
         };
@@ -150,7 +151,7 @@ impl Pipeline {
             report.fail_without_frames();
         }
         if let Some(tap) = tap {
-            tap.finish(&mut report);
+            tap.add_remote(&mut report);
         }
         log::info!("pipeline ended: {} frames, {} dropped", report.frames, report.dropped);
         if let Some(error) = &report.error {

@@ -3,7 +3,7 @@
 
 use anyhow::Context;
 use clap::ValueEnum;
-use framepath::{FrameCount, Level, Options, Path, PathError, Report, export, path};
+use framepath::{FrameCount, Level, LiveLedger, Options, Path, PathError, Report, export, path};
 use framepath_model::shown::shown;
 use framepath_os::process::signal;
 
@@ -93,6 +93,11 @@ pub(crate) struct RunArgs {
     #[arg(long)]
     strict: bool,
 
+    /// While the path runs, show each second where the frames of the last 5 s spent their time, on standard error;
+    /// with a network stream also in the hops of the other end
+    #[arg(long)]
+    live: bool,
+
     /// Print no summary and no progress; failures, losses, damage and notes still go to standard error
     #[arg(long)]
     quiet: bool,
@@ -165,9 +170,9 @@ impl Outputs {
 }
 
 impl RunArgs {
-    /// Returns the arguments of a command that runs the path `text` and has no option but `--quiet`.
+    /// Returns the arguments of a command that runs the path `text` and has no options but `--live` and `--quiet`.
     #[cfg(feature = "net")]
-    pub(super) fn of_path(text: String, quiet: bool) -> RunArgs {
+    pub(super) fn of_path(text: String, live: bool, quiet: bool) -> RunArgs {
         RunArgs {
             path: vec![text],
             ledger: Ledger::Full,
@@ -178,6 +183,7 @@ impl RunArgs {
             frames: None,
             rows: ROWS,
             strict: false,
+            live,
             quiet,
             count: false,
         }
@@ -205,6 +211,7 @@ impl RunArgs {
             level: self.ledger.level(),
             rows: self.rows as usize,
             frames: self.frames,
+            live: self.live.then(LiveLedger::default),
             ..Options::default()
         };
         let mut report = match self.watched(&path, &options) {
@@ -239,7 +246,10 @@ impl RunArgs {
 
     fn watched(&self, path: &Path, options: &Options) -> anyhow::Result<Report> {
         let progress = FrameCount::clone(&options.progress);
-        let ticker = (!self.quiet).then(|| Ticker::start(progress));
+        let ticker = match &options.live {
+            Some(live) => Some(Ticker::start_live(live.clone())),
+            None => (!self.quiet).then(|| Ticker::start(progress)),
+        };
         let outcome = framepath::run(path, options);
         drop(ticker);
         Ok(outcome?)

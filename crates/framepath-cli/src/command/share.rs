@@ -19,6 +19,7 @@ leaves. Ctrl-C ends the stream for all viewers.
 
 Type a line, on the terminal or into standard input (a pipe or FIFO):
   viewers      lists the viewers: number, address, time, frames sent and dropped, bit rate
+  table        shows where the frames of the last 5 s spent their time, also at the viewers
   end NUMBER   ends the session of one viewer; its `view` ends with this reason and exit code 1
   end all      ends all sessions
 A viewer whose session was ended can join again with the same code. A new `share` has a new code.
@@ -50,6 +51,10 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "BITS")]
     min_bitrate: Option<String>,
 
+    /// While the stream runs, show each second where the frames of the last 5 s spent their time, also at the viewers
+    #[arg(long)]
+    live: bool,
+
     /// Print no summary at the end
     #[arg(long)]
     quiet: bool,
@@ -58,7 +63,7 @@ pub(crate) struct ShareArgs {
 impl ShareArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let quote = framepath::path::quote;
-        let ShareArgs { path, listen, bitrate, min_bitrate, quiet } = self;
+        let ShareArgs { path, listen, bitrate, min_bitrate, live, quiet } = self;
         // A source may read standard input itself.
         let control = if path.split_whitespace().any(|word| word == "-") { "no" } else { "yes" };
         let [listen, bitrate] = [&listen, &bitrate].map(|word| quote(word));
@@ -68,6 +73,6 @@ impl ShareArgs {
             "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} crf=22 ! send listen={listen} qr=yes \
              control={control}"
         );
-        RunArgs::of_path(path, quiet).run()
+        RunArgs::of_path(path, live, quiet).run()
     }
 }

@@ -36,7 +36,8 @@ V4L2 device, as `framepath trace -p` does: where the time of its frames went, by
 and its threads.
 
 With --sender, shows the viewers of a `framepath share` or `send` that runs on this computer: address, time,
-frames per second, frames sent and dropped, bit rate, and requests for lost packets and keyframes.
+frames per second, frames sent and dropped, bit rate, and requests for lost packets and keyframes. Below is where the
+frames of the last 5 s spent their time: in each hop of the sender and, if they exchange ledgers, of the viewers.
 
 Exit code: 0; 1 if there is no service, process or sender, or the service or sender ends; 130 after SIGINT (Ctrl-C) or SIGTERM.";
 

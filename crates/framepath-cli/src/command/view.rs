@@ -30,6 +30,10 @@ pub(crate) struct ViewArgs {
     #[arg(long, value_name = "TOKEN")]
     token: Option<String>,
 
+    /// While the stream runs, show each second where the frames of the last 5 s spent their time, also at the sender
+    #[arg(long)]
+    live: bool,
+
     /// Print no summary at the end
     #[arg(long)]
     quiet: bool,
@@ -43,6 +47,6 @@ impl ViewArgs {
         // window only until the next one is decoded; nothing is dropped in front of the decoder.
         let shown = "decode host=process threading=slice ! queue depth=1 leaky=downstream ! play";
         let path = format!("recv {}{token} reconnect=inf backlog=1s jitter=0 ! {shown}", quote(&self.from));
-        RunArgs::of_path(path, self.quiet).run()
+        RunArgs::of_path(path, self.live, self.quiet).run()
     }
 }

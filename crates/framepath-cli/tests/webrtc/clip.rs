@@ -51,6 +51,30 @@ pub fn noise(folder: &Path) -> PathBuf {
     make_of(folder, "noise.mkv", source, &["-c:v", "ffv1"])
 }
 
+/// Makes a clip of 12 frames of H.264 in `folder`, each of which is a keyframe of over 160 kilobytes.
+pub fn large(folder: &Path) -> PathBuf {
+    let clip = folder.join("large.mp4");
+    let source = "color=gray:size=640x360:rate=25,noise=alls=60:allf=t";
+    let coding = [
+        "-frames:v",
+        "12",
+        "-c:v",
+        "libx264",
+        "-preset",
+        "ultrafast",
+        "-g",
+        "1",
+        "-qp",
+        "24",
+        "-pix_fmt",
+        "yuv420p",
+    ];
+    framepath_testkit::ffmpeg(
+        &[&["-f", "lavfi", "-i", source][..], &coding, &[clip.to_str().unwrap()]].concat(),
+    );
+    clip
+}
+
 fn make(folder: &Path, name: &str, coding: &[&str]) -> PathBuf {
     make_of(folder, name, "testsrc2=size=320x180:rate=25", coding)
 }

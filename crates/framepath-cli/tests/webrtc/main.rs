@@ -12,6 +12,7 @@ mod refusals;
 mod sender;
 mod sharing;
 mod viewers;
+mod waits;
 
 framepath_testkit::tests!(
     viewers::all_frames_of_a_clip_arrive,
@@ -40,6 +41,16 @@ framepath_testkit::tests!(
     ledgers::frames_are_matched_without_user_data,
     ledgers::clocks_a_day_apart_agree,
     ledgers::an_end_without_a_ledger_gives_no_rows,
+    ledgers::the_sender_has_the_rows_of_each_viewer,
+    ledgers::the_ledger_goes_on_when_the_sender_starts_again,
+    ledgers::the_ledger_goes_on_when_the_network_is_back,
+    ledgers::a_running_viewer_shows_the_table,
+    waits::a_wait_in_the_encoder_is_on_its_row,
+    waits::a_wait_for_the_pace_is_on_its_row,
+    waits::a_wait_in_the_network_is_on_its_row,
+    waits::a_wait_for_earlier_packets_is_on_the_row_of_the_reassembly,
+    waits::a_wait_in_the_jitter_buffer_is_on_its_row,
+    waits::a_wait_in_the_decoder_is_on_its_row,
     losses::a_lost_packet_is_sent_again,
     losses::without_latency_a_lost_packet_costs_the_frames_up_to_the_next_keyframe,
     losses::a_loss_in_hevc_vp9_and_av1_costs_the_frames_up_to_the_next_keyframe,

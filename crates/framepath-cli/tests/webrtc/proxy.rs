@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Proxy between a viewer and a sender: passes on the WHEP request with another port for the video, and the datagrams
-//! of that port without some of them, or at a limited rate. Keeps their order.
+//! of that port without some of them, late, or at a limited rate. Keeps their order.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -56,6 +56,11 @@ impl Proxy {
     pub fn slow(port: u16, bits: u32, queue_ms: u64) -> Proxy {
         let queue = Duration::from_millis(queue_ms);
         Proxy::with(port, move |socket, switch| pass_slowly(socket, port, bits.into(), queue, switch))
+    }
+
+    /// Starts the proxy of the sender at `port`; each way takes `delay`.
+    pub fn late(port: u16, delay: Duration, drops: Dropped) -> Proxy {
+        Proxy::with(port, move |socket, switch| pass_late(socket, port, delay, drops, switch))
     }
 
     fn with(port: u16, relay: impl Fn(&UdpSocket, &ProxySwitch) + Clone + Send + 'static) -> Proxy {
@@ -173,6 +178,42 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
         }
         // Fails once the viewer has ended.
         let _ = socket.send_to(bytes, viewer.unwrap());
+    }
+}
+
+fn pass_late(socket: &UdpSocket, port: u16, delay: Duration, drops: Dropped, switch: &ProxySwitch) {
+    let sender = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let (mut viewer, mut bytes, mut times) = (None, vec![0; 65_536], Vec::new());
+    // Datagrams on their way, each with its destination and the time of its arrival.
+    let mut waiting = VecDeque::<(Instant, SocketAddr, Vec<u8>)>::new();
+    while !switch.done.load(Ordering::Relaxed) {
+        let now = Instant::now();
+        let due = waiting.iter().take_while(|(at, ..)| *at <= now).count();
+        for (_, destination, datagram) in waiting.drain(..due) {
+            // Fails once the viewer has ended.
+            let _ = socket.send_to(&datagram, destination);
+        }
+        let next = waiting.front().map_or(INTERVAL, |(at, ..)| at.duration_since(now).min(INTERVAL));
+        socket.set_read_timeout(Some(next.max(Duration::from_micros(1)))).unwrap();
+        let (len, source) = match socket.recv_from(&mut bytes) {
+            Ok(received) => received,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let destination = if source == sender { viewer.unwrap() } else { sender };
+        if source != sender {
+            viewer = Some(source);
+        } else if let Some((time, _)) = rtp(&bytes[..len]) {
+            let is_new = !times.contains(&time);
+            if is_new {
+                times.push(time);
+            }
+            if is_new && matches!(drops, Dropped::FirstOf(frame) if times.len() == frame + 1) {
+                switch.dropped.fetch_add(1, Ordering::Relaxed);
+                continue;
+            }
+        }
+        waiting.push_back((Instant::now() + delay, destination, bytes[..len].to_vec()));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::sender::{Sending, start, started};
 const AWAY: Duration = Duration::from_secs(5);
 
 /// Starts to send `clip` at a known port with a known token.
-fn start_at(clip: &Path, port: u16, rate: u32) -> Sending {
+pub fn start_at(clip: &Path, port: u16, rate: u32) -> Sending {
     let file = clip.display();
     let token = "abcdefgh12345678".to_owned();
     let path = format!("file {file} rate={rate} ! send listen=127.0.0.1:{port} token={token} wait=1");

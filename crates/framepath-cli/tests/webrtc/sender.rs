@@ -107,6 +107,11 @@ impl Sending {
         until(part, || self.lines.lock().unwrap().iter().any(|line| line.contains(part)));
     }
 
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: Signal) {
         self::signal(&self.child, signal);
     }

@@ -147,7 +147,11 @@ pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
         median_ns,
         copied_bytes: totals.iter().map(|t| t.copied_bytes as f64).sum::<f64>() / count.max(1.0),
         switches: switches.filter(|_| !totals.is_empty()).map(|n| n as f64 / count),
-        hops: (0..hops.len()).map(|hop| hop_digest(rows, hop, way[hop].then_some(&numbers))).collect(),
+        hops: by_hop(rows, hops.len())
+            .iter()
+            .zip(&way)
+            .map(|(rows, on_way)| hop_digest(rows, on_way.then_some(&numbers)))
+            .collect(),
         totals,
         is_traced: rows.iter().any(|row| row.has(flag::TRACED)),
     }
@@ -162,10 +166,20 @@ fn middle_tenth<'a, 'b>(sorted: &'a [&'b FrameTotal]) -> &'a [&'b FrameTotal] {
     &sorted[middle.saturating_sub(half)..(middle + half + 1).min(count)]
 }
 
-/// Computes the figures of hop `hop`. `middle` has the numbers of the frames in the middle by latency, in
+/// Returns the rows of each hop.
+fn by_hop(rows: &[Row], hops: usize) -> Vec<Vec<&Row>> {
+    let mut by_hop = vec![Vec::new(); hops];
+    for row in rows {
+        if let Some(of_hop) = by_hop.get_mut(usize::from(row.hop)) {
+            of_hop.push(row);
+        }
+    }
+    by_hop
+}
+
+/// Computes the figures of the hop with the rows `mine`. `middle` has the numbers of the frames in the middle by latency, in
 /// rising order; `None` if the hop is not on their way.
-fn hop_digest(rows: &[Row], hop: usize, middle: Option<&Vec<u64>>) -> HopDigest {
-    let mine: Vec<&Row> = rows.iter().filter(|r| usize::from(r.hop) == hop).collect();
+fn hop_digest(mine: &[&Row], middle: Option<&Vec<u64>>) -> HopDigest {
     let passed: Vec<&Row> = mine.iter().copied().filter(|r| !r.has(flag::DROPPED)).collect();
     let mut walls: Vec<u64> = passed.iter().map(|r| r.wall_ns()).collect();
     walls.sort_unstable();

@@ -217,3 +217,39 @@ fn times_may_go_back_behind_a_pause() {
     let restarted = exchange(&mut ends, later, 0);
     assert_eq!(restarted, [2, 3].map(|seq| (seq, first - 356_400)).into());
 }
+
+#[test]
+fn a_packet_is_encrypted_when_it_leaves_and_the_time_is_known() {
+    let [viewer, plain] = [(); 2].map(|()| Identity::new().unwrap());
+    let sender = Identity { crypto: slow_cipher::provider(), ..plain };
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    let payload: Arc<[u8]> = [0x41; 30].into();
+    let wait_ns = slow_cipher::WAIT.as_nanos() as u64;
+    // Two frames of packets; between both, the thread does something else.
+    for first in [1, 11] {
+        let written_ns = now_ns();
+        for seq in first..first + 10 {
+            ends[1].0.write(seq, (None, first as u32), seq == first + 9, payload.clone(), Instant::now());
+        }
+        let (peer, socket) = &mut ends[1];
+        let mut sent = Vec::new();
+        while sent.len() < 10 {
+            let mut take = |event| {
+                if let PeerEvent::Sent(packet) = event {
+                    sent.push(packet);
+                }
+            };
+            peer.drive(Instant::now(), socket, &mut take).unwrap();
+        }
+        let mut before_ns = written_ns;
+        for packet in sent {
+            let SentPacket { handed_ns, encrypt_ns, encrypt_cpu_ns, .. } = packet;
+            // The whole wait of this packet, and no time of another one.
+            assert!(encrypt_ns >= wait_ns && handed_ns - encrypt_ns >= before_ns, "{packet:?}");
+            // The wait is no work.
+            assert!(encrypt_cpu_ns < encrypt_ns, "{packet:?}");
+            before_ns = handed_ns;
+        }
+    }
+}

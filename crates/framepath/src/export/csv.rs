@@ -14,7 +14,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
                       device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns,\
-                      held_depth_ns,stolen_ns,drop_reason,network_ns,clock_error_ns";
+                      held_depth_ns,stolen_ns,drop_reason,network_ns,clock_error_ns,viewer";
 
 /// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
@@ -95,9 +95,10 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     cell(to, (row.stolen_ns > 0).then_some(row.stolen_ns))?;
     write!(to, "{},", if row.has(flag::CONGESTED) { "congestion" } else { "" })?;
     cell(to, (row.network_ns > 0).then_some(row.network_ns))?;
-    match report.remote.as_ref().filter(|_| row.has(flag::REMOTE)) {
-        None => writeln!(to),
-        Some(remote) => writeln!(to, "{}", remote.error_ns),
+    cell(to, report.clock_of(row).map(|remote| remote.error_ns))?;
+    match report.remote_of(row.hop).map(|remote| remote.viewer) {
+        None | Some(0) => writeln!(to),
+        Some(viewer) => writeln!(to, "{viewer}"),
     }
 }
 

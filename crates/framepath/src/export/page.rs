@@ -115,7 +115,7 @@ fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
     let overwritten =
         format!("{} rows of the ledger were overwritten; --rows keeps more", report.overwritten);
     notes.extend((report.overwritten > 0).then_some(overwritten));
-    notes.extend(report.remote.as_ref().map(ToString::to_string));
+    notes.extend(report.remotes.iter().map(ToString::to_string));
     notes.extend(report.notes.iter().cloned());
     if !notes.is_empty() {
         page.push_str("<ul class=\"notes\">\n");

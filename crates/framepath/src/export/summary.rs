@@ -31,7 +31,7 @@ use crate::report::{HopInfo, Report, SinkReport};
 pub fn summary(report: &mut Report, case: &str) -> Summary {
     let rows = rows(report, case);
     let mut notes = report.notes.clone();
-    notes.extend(report.remote.as_ref().map(ToString::to_string));
+    notes.extend(report.remotes.iter().map(ToString::to_string));
     notes.extend(report.losses().iter().map(ToString::to_string));
     notes.extend((!report.damage.is_none()).then(|| format!("damaged stream: {}", report.damage)));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
@@ -147,8 +147,9 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
 /// Returns the counts of a run by their key: `dropped` (by leaky queues, the source's device, `play` and
 /// `congested` encoders),
 /// `lost` ([`Report::losses`], which has the device's frames too), `undecodable` packets and `concealed` frames
-/// of damaged streams, and with a `play` also `shown` and `late`. With the ledger of another machine also the number of frames
-/// with (`remote_frames`) and without (`without_remote`) rows of it, and the error of the clocks (`clock_error_ns`).
+/// of damaged streams, and with a `play` also `shown` and `late`. With the ledgers of other machines also the number of frames
+/// with (`remote_frames`) and without (`without_remote`) rows of them, all viewers together, and the largest error of the clocks
+/// (`clock_error_ns`).
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();
@@ -157,12 +158,12 @@ fn counts(report: &Report) -> BTreeMap<String, f64> {
     counts.extend([("undecodable", report.damage.undecodable), ("concealed", report.damage.concealed)]);
     counts.extend(report.played.map(|played| ("shown", played.shown)));
     counts.extend(report.played.map(|played| ("late", played.late)));
-    if let Some(remote) = &report.remote {
-        let RemoteReport { frames, without, error_ns, .. } = remote;
+    if !report.remotes.is_empty() {
+        let sum = |count: fn(&RemoteReport) -> u64| report.remotes.iter().map(count).sum();
         counts.extend([
-            ("remote_frames", *frames),
-            ("without_remote", *without),
-            ("clock_error_ns", *error_ns),
+            ("remote_frames", sum(|remote| remote.frames)),
+            ("without_remote", sum(|remote| remote.without)),
+            ("clock_error_ns", report.remotes.iter().map(|remote| remote.error_ns).max().unwrap_or_default()),
         ]);
     }
     counts.into_iter().map(|(key, count)| (key.to_owned(), count as f64)).collect()

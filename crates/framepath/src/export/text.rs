@@ -16,6 +16,9 @@ const BAR_WIDTH: usize = 30;
 /// Smallest share of the median frame's latency with which a cause has a column in the table of hops.
 const SMALLEST_SHARE: f64 = 0.005;
 
+/// Maximum number of viewers of whom all figures are shown.
+const MOST_VIEWERS: usize = 3;
+
 /// Returns the summary: frames, deaths of workers, counts of `play`, latency, hops, a bar for each cause, a
 /// table of hops and causes, copies, (at level `full`, with one sink) switches, and advice. At level `off`
 /// the summary ends after the counts of `play`. If no frame reached a sink, a line that says so replaces all
@@ -41,11 +44,25 @@ pub fn summary(report: &mut Report) -> String {
     text
 }
 
-/// Returns the ledger's figures for each sink, with the sink's hop index. With one sink or none, the index
-/// is 0 and has no meaning.
+/// Returns the tables of the ledger, behind a line about the frames: for the report of a [`LiveLedger`](crate::LiveLedger).
+pub fn live(report: &mut Report) -> String {
+    let seconds = report.wall_ns as f64 / 1e9;
+    let per_second = report.frames as f64 / seconds.max(1e-9);
+    let mut text =
+        format!("{} frames in the last {seconds:.1} s, {per_second:.1} per second\n", report.frames);
+    let digests = digests(report);
+    // Writing to a string cannot fail.
+    let _ = ledger(&mut text, report, &digests);
+    text
+}
+
+/// Returns the ledger's figures for each sink, with the sink's hop index. Without a sink, the index is that of the last hop.
 fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
     match report.sinks.len() {
-        0 | 1 => vec![(0, report.digest())],
+        0 | 1 => {
+            let last = report.hop_tree().leaves().last().copied().unwrap_or_default();
+            vec![(last, report.digest())]
+        }
         _ => {
             let sinks = report.sinks.clone();
             sinks.iter().map(|sink| (sink.hop, report.digest_of(sink.hop))).collect()
@@ -126,7 +143,29 @@ fn dropped(frames: u64) -> String {
     }
 }
 
+/// Numbers of viewers whose figures are left out, because a table of all would be too long: all but the median and the slowest viewer,
+/// if there are more than [`MOST_VIEWERS`].
+fn left_out(report: &Report, digests: &[(u16, Digest)]) -> Vec<u64> {
+    let viewers = digests.iter().filter_map(|(sink, digest)| {
+        let viewer = report.remote_of(*sink).filter(|remote| remote.viewer > 0)?.viewer;
+        Some((digest.latency.map(|latency| latency.p50), viewer))
+    });
+    let mut viewers: Vec<_> = viewers.collect();
+    if viewers.len() > MOST_VIEWERS {
+        viewers.sort_unstable();
+        viewers.pop();
+        viewers.remove(viewers.len() / 2);
+        viewers.into_iter().map(|(_, viewer)| viewer).collect()
+    } else {
+        Vec::new()
+    }
+}
+
 fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std::fmt::Result {
+    let left_out = left_out(report, digests);
+    let is_shown = |hop: u16| report.remote_of(hop).is_none_or(|remote| !left_out.contains(&remote.viewer));
+    let digests: Vec<(u16, &Digest)> =
+        digests.iter().filter(|(sink, _)| is_shown(*sink)).map(|(sink, digest)| (*sink, digest)).collect();
     let Some((_, last)) = digests.last() else { return Ok(()) };
     if digests.iter().all(|(_, digest)| digest.latency.is_none()) {
         return writeln!(text, "no frame reached the sink: no latency");
@@ -139,29 +178,36 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
             last.frames
         )?;
     }
-    if let Some(remote) = &report.remote {
+    for remote in report.remotes.iter().filter(|remote| !left_out.contains(&remote.viewer)) {
         writeln!(text, "ledger: {remote}")?;
+    }
+    if !left_out.is_empty() {
+        let all = report.remotes.len();
+        writeln!(
+            text,
+            "ledger: shown are the median and the slowest of {all} viewers, by p50 latency; --csv has all"
+        )?;
     }
     // Text that names the sink, if there are several.
     let to = |sink: u16| match digests.len() {
         1 => String::new(),
         _ => format!(" to {}", shown(&report.hops[usize::from(sink)].text)),
     };
-    for (sink, digest) in digests {
+    for (sink, digest) in &digests {
         let Some(Latency { p50, p95, p99, max }) = digest.latency else { continue };
         let [p50, p95, p99, max] = [p50, p95, p99, max].map(|ns| time(ns as f64));
         let of = to(*sink);
         let clocks = report
-            .remote
-            .as_ref()
+            .remote_of(*sink)
+            .or(report.remotes.first().filter(|remote| remote.viewer == 0))
             .map_or_else(String::new, |remote| format!("; by two clocks, ±{}", time(remote.error_ns as f64)));
         writeln!(
             text,
             "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink{clocks})"
         )?;
     }
-    hops(text, report, last)?;
-    for (sink, digest) in digests {
+    hops(text, report, last, is_shown)?;
+    for (sink, digest) in &digests {
         causes(text, report.level, digest, &to(*sink))?;
         hops_by_cause(text, report, digest)?;
     }
@@ -197,7 +243,13 @@ fn counted_by(copied: f64, own: bool) -> &'static str {
     }
 }
 
-fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+/// Adds the table of the hops for which `is_shown` returns true.
+fn hops(
+    text: &mut String,
+    report: &Report,
+    digest: &Digest,
+    is_shown: impl Fn(u16) -> bool,
+) -> std::fmt::Result {
     let per_frame = |ns: f64| time(ns / report.frames.max(1) as f64);
     // Hops of a branch are indented.
     let indent = |depth: usize| "  ".repeat(depth);
@@ -210,7 +262,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         "hop", "p50", "p95", "p99", "max", "cpu", "copied", "dropped"
     )?;
     let cpu_ns = report.hops_cpu_ns(digest);
-    for (((hop, name), figures), cpu_ns) in report.hops.iter().zip(&names).zip(&digest.hops).zip(cpu_ns) {
+    let rows = report.hops.iter().zip(&names).zip(&digest.hops).zip(cpu_ns);
+    for (_, (((hop, name), figures), cpu_ns)) in (0..).zip(rows).filter(|(at, _)| is_shown(*at)) {
         let name = shortened(name, width);
         if figures.frames == 0 && figures.dropped == 0 {
             writeln!(text, "{name:<width$}  {:>9}", "-")?;

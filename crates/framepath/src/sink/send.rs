@@ -4,6 +4,8 @@
 #[cfg(feature = "net")]
 mod control_lines;
 #[cfg(feature = "net")]
+mod live_metrics;
+#[cfg(feature = "net")]
 mod qr_code;
 #[cfg(feature = "net")]
 pub(crate) mod remote_viewer;
@@ -56,7 +58,8 @@ static DEFINITION: Definition = Definition::sink(
         "control",
         ValueKind::Flag,
         DefaultValue::Is("0"),
-        "read lines from standard input: `viewers` lists the viewers, `end NUMBER` and `end all` end their sessions",
+        "read lines from standard input: `viewers` lists the viewers, `table` shows where the last frames spent their time, \
+         `end NUMBER` and `end all` end sessions",
     ),
 ])
 .known_as(&["webrtcsink", "whipclientsink", "whepserversink", "webrtcbin"]);

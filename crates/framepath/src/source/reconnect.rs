@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections of live sources that are lost and made again: pauses between the attempts, and times that go on.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use framepath_os::time::now_ns;
 
 use crate::error::StageError;
+use crate::outcomes::Outcomes;
 
 /// Pause before the first attempt to connect again. It doubles with every further attempt in a row.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause before an attempt to connect again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Maximum number of reconnections that the report describes one by one.
-pub(super) const MOST_NOTES: u64 = 8;
+const MOST_NOTES: u64 = 8;
 
 /// Returns the pause before the attempt with this number, from 0, to connect again.
 fn pause_before(attempt: u64) -> Duration {
@@ -44,6 +46,22 @@ impl Lost {
     pub(super) fn failed(&mut self) {
         self.attempts += 1;
         self.due_ns = now_ns() + pause_before(self.attempts).as_nanos() as u64;
+    }
+
+    /// Counts the connection of the source `hop` that ends the loss, and notes it. Returns the time without a connection, nanoseconds.
+    pub(super) fn reconnected(&self, hop: &str, outcomes: &Outcomes) -> u64 {
+        let gap_ns = now_ns().saturating_sub(self.since_ns);
+        let network = &outcomes.network;
+        network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
+        if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
+            outcomes.notes.add(format!(
+                "{hop}: connection lost after {} packets ({}); reconnected after {:.2} s",
+                self.packets,
+                self.reason(),
+                gap_ns as f64 / 1e9
+            ));
+        }
+        gap_ns
     }
 
     /// Returns the reason of the loss.
@@ -94,6 +112,20 @@ mod tests {
         assert_eq!([0, 200, -100].map(|pts| timeline.place(pts, 100)), [1350, 1550, 1250]);
         timeline.reconnect(-7);
         assert_eq!(timeline.place(-5, 0), 1650);
+    }
+
+    #[test]
+    fn a_reconnection_is_counted_and_the_first_ones_are_noted() {
+        let outcomes = Outcomes::default();
+        let lost = Lost::now(7, None);
+        let gaps: u64 = (0..MOST_NOTES + 2).map(|_| lost.reconnected("recv", &outcomes)).sum();
+        assert_eq!(outcomes.network.reconnects.load(Ordering::Relaxed), MOST_NOTES + 2);
+        assert_eq!(outcomes.network.gap_ns.load(Ordering::Relaxed), gaps);
+        let notes = outcomes.notes.take();
+        assert_eq!(notes.len() as u64, MOST_NOTES);
+        assert!(notes[0].starts_with(
+            "recv: connection lost after 7 packets (the server ended the stream); reconnected after "
+        ));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath top --sender`: the viewers of a sender as a table.
+//! `framepath top --sender`: the viewers of a sender, and the hops of its stream, as tables.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use framepath::read_sender_metrics;
 use framepath_model::shown::shown;
+use framepath_model::shown_time::shown_time;
 use framepath_os::display::terminal::Terminal;
 use framepath_os::process::signal;
 use framepath_os::time::{now_ns, sleep_until};
@@ -59,6 +60,18 @@ struct SenderLook {
     totals: BTreeMap<String, f64>,
     /// Figures of each viewer, by number.
     viewers: BTreeMap<u64, ViewerLook>,
+    /// Hops in path order, by index.
+    hops: BTreeMap<u64, HopLook>,
+}
+
+/// Figures of one hop.
+#[derive(Default)]
+struct HopLook {
+    name: String,
+    /// Number of the viewer; empty for a hop of the sender.
+    viewer: String,
+    /// Percentiles of the time, seconds, by name.
+    quantiles: BTreeMap<String, f64>,
 }
 
 /// Figures of one viewer.
@@ -84,7 +97,12 @@ impl SenderLook {
 
     /// Reads the page of a sender. Lines that are not of one are left out.
     fn from_page(page: &str) -> SenderLook {
-        let mut look = SenderLook { at: Instant::now(), totals: BTreeMap::new(), viewers: BTreeMap::new() };
+        let mut look = SenderLook {
+            at: Instant::now(),
+            totals: BTreeMap::new(),
+            viewers: BTreeMap::new(),
+            hops: BTreeMap::new(),
+        };
         for line in page.lines().filter(|line| !line.starts_with('#')) {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let (Some(name), Ok(value)) = (name.strip_prefix("framepath_send_"), value.parse()) else {
@@ -95,6 +113,15 @@ impl SenderLook {
                 continue;
             };
             let label = |key: &str| Some(labels.split_once(key)?.1.split_once('"')?.0.to_owned());
+            if name == "hop_seconds" {
+                let labels = (label("hop=\""), label("name=\""), label("viewer=\""), label("quantile=\""));
+                let (Some(at), Some(name), Some(viewer), Some(quantile)) = labels else { continue };
+                let Ok(at) = at.parse() else { continue };
+                let hop = look.hops.entry(at).or_default();
+                (hop.name, hop.viewer) = (name, viewer);
+                hop.quantiles.insert(quantile, value);
+                continue;
+            }
             let (Some(number), Some(address)) = (label("viewer=\""), label("address=\"")) else { continue };
             let (Some(name), Ok(number)) = (name.strip_prefix("viewer_"), number.parse()) else { continue };
             let viewer = look.viewers.entry(number).or_default();
@@ -109,10 +136,11 @@ impl SenderLook {
 fn table(before: &SenderLook, now: &SenderLook) -> String {
     let total = |name: &str| now.totals.get(name).copied().unwrap_or_default();
     let seconds = now.at.saturating_duration_since(before.at).as_secs_f64();
+    let viewers = total("viewers");
     // Writing to a string cannot fail.
     let mut text = format!(
-        "{} viewers, {} connected so far, {} frames sent, {} dropped, {} keyframes requested\n\n",
-        total("viewers"),
+        "{viewers} {}, {} connected so far, {} frames sent, {} dropped, {} keyframes requested\n\n",
+        if viewers == 1.0 { "viewer" } else { "viewers" },
         total("connected_total"),
         total("frames_total"),
         total("dropped_total"),
@@ -140,7 +168,24 @@ fn table(before: &SenderLook, now: &SenderLook) -> String {
             "{number:>6} {address:<39} {time:>7.0} {fps:>6} {mbits:>7} {frames:>9} {dropped:>7} {resends:>7} {keys:>9}"
         );
     }
+    hops(&mut text, &now.hops);
     text
+}
+
+/// Adds the table of the hops, if there are any.
+fn hops(text: &mut String, hops: &BTreeMap<u64, HopLook>) {
+    if hops.is_empty() {
+        return;
+    }
+    let _ = writeln!(text, "\nhop (last 5 s)      viewer       p50       p95       max");
+    for hop in hops.values() {
+        let [p50, p95, max] = ["0.5", "0.95", "1"].map(|quantile| {
+            hop.quantiles.get(quantile).map_or("-".to_owned(), |seconds| shown_time(seconds * 1e9))
+        });
+        let (name, viewer) = (shown(&hop.name), shown(&hop.viewer));
+        let line = format!("{name:<19} {viewer:>6} {p50:>9} {p95:>9} {max:>9}");
+        let _ = writeln!(text, "{line}");
+    }
 }
 
 #[cfg(test)]
@@ -154,16 +199,22 @@ mod tests {
                 "# TYPE framepath_send_viewers gauge\nframepath_send_viewers 1\nframepath_send_frames_total {frames}\n\
                  framepath_send_viewer_seconds{{viewer=\"3\",address=\"::1\"}} 12.5\n\
                  framepath_send_viewer_frames_total{{viewer=\"3\",address=\"::1\"}} {frames}\n\
-                 framepath_send_viewer_bytes_total{{viewer=\"3\",address=\"::1\"}} {bytes}\nother 7\n"
+                 framepath_send_viewer_bytes_total{{viewer=\"3\",address=\"::1\"}} {bytes}\nother 7\n\
+                 framepath_send_hop_seconds{{hop=\"10\",name=\"wire\",viewer=\"3\",quantile=\"0.5\"}} 0.002\n\
+                 framepath_send_hop_seconds{{hop=\"2\",name=\"encode\",viewer=\"\",quantile=\"0.5\"}} 0.001\n"
             )
         };
         let before = SenderLook::from_page(&page(100, 0));
         let after = SenderLook::from_page(&page(150, 500_000));
         let after = SenderLook { at: before.at + Duration::from_secs(2), ..after };
         let shown = table(&before, &after);
-        assert!(shown.starts_with("1 viewers, 0 connected so far, 150 frames sent, "), "{shown}");
-        let words: Vec<&str> = shown.lines().last().unwrap().split_whitespace().collect();
+        assert!(shown.starts_with("1 viewer, 0 connected so far, 150 frames sent, "), "{shown}");
+        let (viewers, hops) = shown.split_once("\nhop ").unwrap();
+        let words: Vec<&str> = viewers.lines().last().unwrap().split_whitespace().collect();
         assert_eq!(words, ["3", "::1", "12", "25.0", "2.0", "150", "0", "0", "0"]);
+        let hops: Vec<Vec<&str>> =
+            hops.lines().skip(1).map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(hops, [vec!["encode", "1.00", "ms", "-", "-"], vec!["wire", "3", "2.00", "ms", "-", "-"]]);
         let new = table(&SenderLook::from_page(""), &after);
         assert!(new.contains(" - "), "{new}");
     }

@@ -12,10 +12,13 @@ use framepath_model::shown::shown;
 use framepath_net::{SenderControl, ViewerFigures};
 use framepath_os::display::line_input::LineInput;
 
+use crate::export::text::live as live_table;
+use crate::live_ledger::LiveLedger;
+
 /// Longest time until the thread sees the end of the sink.
 const LOOK: Duration = Duration::from_millis(200);
-const USAGE: &str =
-    "lines: `viewers` lists the viewers, `end NUMBER` ends the session of one, `end all` those of all";
+const USAGE: &str = "lines: `viewers` lists the viewers, `table` shows where the last frames spent their time, `end NUMBER` ends the session of \
+     one viewer, `end all` those of all";
 
 /// Thread that reads the lines, until standard input ends or this value is dropped.
 pub(super) struct ControlLines {
@@ -28,7 +31,7 @@ impl ControlLines {
     ///
     /// # Errors
     /// The thread cannot be started.
-    pub(super) fn start(control: SenderControl) -> io::Result<ControlLines> {
+    pub(super) fn start(control: SenderControl, live: LiveLedger) -> io::Result<ControlLines> {
         let stopped = Arc::<AtomicBool>::default();
         let seen = stopped.clone();
         let run = move || {
@@ -43,7 +46,7 @@ impl ControlLines {
                     }
                 };
                 for line in lines.iter().filter(|line| !line.is_empty()) {
-                    let _ = write!(io::stderr(), "{}", answer(line, &control));
+                    let _ = write!(io::stderr(), "{}", answer(line, &control, &live));
                 }
             }
         };
@@ -63,10 +66,15 @@ impl Drop for ControlLines {
 }
 
 /// Does what a line says, and returns the text of the answer.
-fn answer(line: &str, control: &SenderControl) -> String {
+fn answer(line: &str, control: &SenderControl, live: &LiveLedger) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     match words[..] {
         ["viewers"] => list(&control.viewers(), Instant::now()),
+        ["table"] => match live.report() {
+            Some(mut report) => live_table(&mut report),
+            None => "framepath: send: there is no ledger: the stream has not begun, or has --ledger off\n"
+                .to_owned(),
+        },
         ["end", "all"] => format!("framepath: send: ended the sessions of {} viewers\n", control.end_all()),
         ["end", number] => match number.parse() {
             Ok(number) if control.end(number) => {

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ledgers of a sender and its viewers.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use framepath_model::ledger::{Row, flag};
-use framepath_net::{FrameRows, LedgerExchange, RemoteFrame, RemoteHop, RemotePath, SentFrame};
+use framepath_model::ledger::Row;
+use framepath_net::{FrameRows, LedgerExchange, RemoteFrame, RemoteHop, RemoteLedger, RemotePath};
 
+use crate::live_ledger::LiveLedger;
 use crate::remote_table::{RemoteRows, RemoteTable};
 use crate::report::{HopInfo, Report};
 use crate::row_tap::RemoteEnd;
 
 /// Viewers, as the run of the sender sees them.
-pub(super) struct RemoteViewer(pub(super) Arc<LedgerExchange>);
+pub(super) struct RemoteViewer {
+    pub(super) exchange: Arc<LedgerExchange>,
+    pub(super) live: LiveLedger,
+}
 
 /// Returns the path that the other end gets: names without arguments, which may be private.
 pub(crate) fn remote_path(way: &[&HopInfo], threads: &[String]) -> RemotePath {
@@ -21,10 +26,16 @@ pub(crate) fn remote_path(way: &[&HopInfo], threads: &[String]) -> RemotePath {
     RemotePath { hops: way.iter().map(hop).collect(), threads }
 }
 
-/// Returns the table of the other end with this path.
-pub(crate) fn remote_table(end: &'static str, path: RemotePath, clock_jumps: u64) -> RemoteTable {
-    let hops = path.hops.into_iter().map(|hop| (hop.name, hop.link)).collect();
-    RemoteTable { end, hops, threads: path.threads, frames: Default::default(), clock_jumps }
+/// Returns the table of the other end that has sent `remote`, without frames.
+pub(crate) fn remote_table(remote: &RemoteLedger) -> RemoteTable {
+    let hops = remote.path.hops.iter().map(|hop| (hop.name.clone(), hop.link)).collect();
+    let (threads, clock_jumps) = (remote.path.threads.clone(), remote.clock_jumps);
+    RemoteTable { hops, threads, clock_jumps, ..RemoteTable::default() }
+}
+
+pub(crate) fn remote_rows(frame: RemoteFrame) -> RemoteRows {
+    let RemoteFrame { rows, error_ns, departure } = frame;
+    RemoteRows { rows, error_ns, departure }
 }
 
 impl RemoteEnd for RemoteViewer {
@@ -39,46 +50,29 @@ impl RemoteEnd for RemoteViewer {
             last.name = "packetise".to_owned();
         }
         path.hops.push(RemoteHop { name: "pace".to_owned(), link: true });
-        self.0.begin(path);
+        self.exchange.begin(path);
+    }
+
+    fn live(&self) -> Option<&LiveLedger> {
+        Some(&self.live)
     }
 
     fn push(&self, rows: Vec<Row>) {
         if let Some(id) = rows.first().map(|row| row.seq) {
-            self.0.push(FrameRows { id, rows });
+            self.exchange.push(FrameRows { id, rows });
         }
     }
 
-    fn finish(&self, report: &mut Report) {
-        let remote = self.0.take_remote();
-        if remote.path.hops.is_empty() {
-            return;
-        }
-        if remote.frames_of_others > 0 {
-            report.notes.push(
-                "send: the ledger has the rows of one viewer only, of the first that sent any".to_owned(),
-            );
-        }
-        let mut table = remote_table("viewer", remote.path, remote.clock_jumps);
-        let of_frame = |(id, RemoteFrame { rows, error_ns, departure }): (u64, RemoteFrame)| {
-            let own = departure.as_ref().map(pace_row).into_iter().collect();
-            (id, RemoteRows { rows, error_ns, own })
+    fn add_to(&self, report: &mut Report) {
+        let wanted: HashSet<u64> = report.rows.iter().map(|row| row.seq).collect();
+        let with_frames = |(viewer, remote): (u64, RemoteLedger)| {
+            let mut table = remote_table(&remote);
+            table.frames = remote.frames.into_iter().map(|(id, frame)| (id, remote_rows(frame))).collect();
+            (!table.frames.is_empty()).then_some((viewer, table))
         };
-        table.frames = remote.frames.into_iter().map(of_frame).collect();
+        let remotes = self.exchange.remotes(|id| wanted.contains(&id));
+        let tables = remotes.into_iter().filter_map(with_frames).collect();
         let sink = self.last_hop(&report.hops);
-        report.add_viewer(&table, sink);
-    }
-}
-
-/// Returns the row of a frame's way through the sender's thread. Only its times are set.
-fn pace_row(sent: &SentFrame) -> Row {
-    let began_ns = sent.began_ns.max(sent.packetized_ns);
-    let sent_ns = sent.sent_ns.max(began_ns);
-    Row {
-        enter_ns: sent.packetized_ns,
-        leave_ns: sent_ns,
-        queue_ns: began_ns - sent.packetized_ns,
-        paced_ns: sent_ns - began_ns,
-        flags: flag::LINK,
-        ..Row::default()
+        report.add_viewers(&tables, sink);
     }
 }

@@ -18,12 +18,14 @@ use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
 use super::control_lines::ControlLines;
+use super::live_metrics;
 use super::qr_code;
 use super::remote_viewer::RemoteViewer;
 use super::rtp_clock::RtpClock;
 use crate::element::HopPlace;
 use crate::error::StageError;
 use crate::item::Item;
+use crate::live_ledger::LiveLedger;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::Request;
@@ -81,7 +83,11 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     let sender = WhepSender::new(SenderOptions { listen, token, coding, bit_rates: track.bit_rates.clone() })
         .map_err(net_error)?;
     // A path that receives the stream has its sender there already. The ledger has one other end.
-    let _ = place.outcomes.remote.set(Arc::new(RemoteViewer(sender.ledger())));
+    let live = LiveLedger::default();
+    let remote = RemoteViewer { exchange: sender.ledger(), live: live.clone() };
+    let _ = place.outcomes.remote.set(Arc::new(remote));
+    let of_page = live.clone();
+    sender.on_metrics(move || of_page.report().map(live_metrics::text).unwrap_or_default());
     // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
@@ -96,7 +102,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
             "framepath: send: or, with both ends' certificates checked: framepath view {code}\n{picture}"
         );
     }
-    let control = hop.flag("control").then(|| ControlLines::start(sender.control()));
+    let control = hop.flag("control").then(|| ControlLines::start(sender.control(), live));
     Ok(WhepSink {
         sender,
         _control: control.transpose().map_err(StageError::io("send"))?,
@@ -132,7 +138,8 @@ impl WhepSink {
         for frame in self.sender.take_sent() {
             if frame.number >= self.next_sent {
                 self.next_sent = frame.number + 1;
-                out.recorder().end_later(hop, frame.number, frame.sent_ns);
+                let work = (frame.encrypt_ns, frame.encrypt_cpu_ns);
+                out.recorder().end_later(hop, frame.number, frame.sent_ns, work);
             }
         }
     }

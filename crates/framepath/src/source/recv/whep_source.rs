@@ -28,7 +28,7 @@ use crate::outcomes::Outcomes;
 use crate::recorder::FrameArrival;
 use crate::request::{Answered, Request};
 use crate::source::Source;
-use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
+use crate::source::reconnect::{ConnectedTimes, Lost};
 
 /// Unit of the times: that of RTP timestamps of video.
 const TIME_BASE: Rational = Rational::new(1, 90_000);
@@ -57,13 +57,11 @@ pub(super) struct WhepSource {
     /// Run that the receiver wakes; `None` before the first frame is wanted.
     run: Arc<Mutex<Option<Stop>>>,
     next_seq: u64,
-    /// Sender's ledger, by the first connection.
+    /// Ledgers of the senders of all connections.
     remote: Arc<RemoteSender>,
     /// Loss in front of the present connection, until this one's first frame; `None` afterwards, and in the first connection. A
     /// connection without a frame is a failed attempt: HTTP may pass where UDP does not.
     unproven: Option<Lost>,
-    /// True in the first connection.
-    is_first: bool,
     /// Number of the first frame of the present connection.
     first_seq: u64,
     /// RTP timestamp of the first frame of the present connection; `None` before that frame.
@@ -129,7 +127,6 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSource, StageE
         next_seq: 0,
         remote,
         unproven: None,
-        is_first: true,
         first_seq: 0,
         first_time: None,
         timeline: ConnectedTimes::default(),
@@ -193,14 +190,6 @@ impl WhepSource {
         }
     }
 
-    /// Records the arrival of the frame that gets the next number, for the ledger of both ends. The ledgers of later connections are
-    /// not exchanged: a sender that has started again numbers its frames from 0.
-    fn record_arrival(&self, frame: &ReassembledFrame) {
-        if let Some(number) = frame.number.filter(|_| self.is_first) {
-            self.remote.arrived(self.next_seq, number, frame.last_arrived_ns);
-        }
-    }
-
     /// Ends the present connection, which has had these losses, because of `error`, or because the sender has ended the stream.
     ///
     /// # Errors
@@ -243,17 +232,7 @@ impl WhepSource {
 
     /// Counts the connection in which a frame has arrived, and moves the times behind those of the one before.
     fn reconnected(&mut self, lost: &Lost) {
-        let gap_ns = now_ns().saturating_sub(lost.since_ns);
-        let network = &self.outcomes.network;
-        network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
-        if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
-            self.outcomes.notes.add(format!(
-                "recv: connection lost after {} frames ({}); reconnected after {:.2} s",
-                lost.packets,
-                lost.reason(),
-                gap_ns as f64 / 1e9
-            ));
-        }
+        let gap_ns = lost.reconnected("recv", &self.outcomes);
         let gap = Rational::new(1, 1_000_000_000).rescale(gap_ns as i64, TIME_BASE);
         self.timeline.reconnect(gap.unwrap_or(0));
     }
@@ -287,7 +266,8 @@ impl WhepSource {
                 return Err(StageError::Option(format!("the stream changed from {old:?} to {new:?}")));
             }
             Ok(receiver) => {
-                (self.first_time, self.first_seq, self.is_first) = (None, self.next_seq, false);
+                (self.first_time, self.first_seq) = (None, self.next_seq);
+                self.remote.reconnected(receiver.ledger());
                 (self.connection, self.unproven) = (WhepConnection::Up(receiver), Some(lost));
             }
             Err(error) => {
@@ -342,9 +322,9 @@ impl Source for WhepSource {
         }
         let ReceivedFrame { frame, taken_ns, whole_ns, cpu_ns, released_ns } = received;
         let (first_ns, last_ns) = (frame.arrived_ns, frame.last_arrived_ns);
-        let arrival = FrameArrival { first_ns, last_ns, taken_ns, whole_ns, cpu_ns, released_ns };
-        let birth_ns = out.recorder().received(&arrival, self.next_seq, waited_since_ns);
-        self.record_arrival(&frame);
+        let mut arrival = FrameArrival { first_ns, last_ns, taken_ns, whole_ns, cpu_ns, released_ns };
+        let birth_ns = out.recorder().received(&mut arrival, self.next_seq, waited_since_ns);
+        self.remote.arrived(self.next_seq, frame.number, arrival);
         let packet = self.packet(&frame, birth_ns).map_err(|error| out.fail(error))?;
         out.push(Item::Packet(packet))?;
         Ok(true)

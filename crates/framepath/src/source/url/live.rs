@@ -30,7 +30,7 @@ use crate::out::{HopFailure, Out};
 use crate::outcomes::Outcomes;
 use crate::request::{Answered, Request};
 use crate::source::Source;
-use crate::source::reconnect::{ConnectedTimes, Lost, MOST_NOTES};
+use crate::source::reconnect::{ConnectedTimes, Lost};
 
 /// Function that returns, for each address of the server, the text of the [`NetworkSource`] to which the
 /// worker connects. The list is empty if a signal or a stop request ended the look-up of the addresses.
@@ -198,18 +198,7 @@ impl Live {
                 return ended.map_or(Ok(true), Err);
             }
         };
-        let gap_ns = now_ns().saturating_sub(lost.since_ns);
-        let counters = &self.outcomes.network;
-        counters.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
-        if counters.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {
-            self.outcomes.notes.add(format!(
-                "{}: connection lost after {} packets ({}); reconnected after {:.2} s",
-                self.name,
-                lost.packets,
-                lost.reason(),
-                gap_ns as f64 / 1e9
-            ));
-        }
+        let gap_ns = lost.reconnected(&self.name, &self.outcomes);
         let new = remote.track();
         let changed =
             || StageError::Option(format!("the stream changed from {} to {}", self.track.codec, new.codec));
