@@ -226,7 +226,7 @@ fn stream(
 ) -> Result<Measured, LabError> {
     let link = condition.link.map(|limits| TestLink::start(&settings.framepath, &limits)).transpose()?;
     let _load = condition.is_loaded.then(Load::start);
-    let clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
+    let clock = ScreenClock::start(screens[0].x_name()?, RATE, condition.scroll)?;
     let mut running = streamer.start(settings, screens, link.as_ref(), None)?;
     let mut observer = ScreenObserver::new(screens[1].x_name()?)?;
     if !observer.find(START)? {
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn the_observer_sees_the_clock_of_the_same_screen() {
         let Ok(screen) = Display::xvfb() else { panic!("no X server; apt install xvfb") };
-        let clock = ScreenClock::start(screen.x_name().unwrap(), RATE).unwrap();
+        let clock = ScreenClock::start(screen.x_name().unwrap(), RATE, desktop::SCROLL).unwrap();
         let mut observer = ScreenObserver::new(screen.x_name().unwrap()).unwrap();
         assert!(observer.find(START).unwrap());
         let seen = observer.watch(Duration::from_millis(500)).unwrap().seen;
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_held_clock_draws_no_more() {
         let Ok(screen) = Display::xvfb() else { panic!("no X server; apt install xvfb") };
-        let clock = ScreenClock::start(screen.x_name().unwrap(), RATE).unwrap();
+        let clock = ScreenClock::start(screen.x_name().unwrap(), RATE, desktop::SCROLL).unwrap();
         let mut observer = ScreenObserver::new(screen.x_name().unwrap()).unwrap();
         assert!(observer.find(START).unwrap());
         clock.hold();

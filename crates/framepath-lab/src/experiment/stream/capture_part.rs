@@ -7,7 +7,7 @@
 use framepath_os::process::running;
 
 use super::contender::{XIMAGESRC, check_element, gst, missing_program};
-use super::desktop::{RATE, SIZE};
+use super::desktop::{RATE, SCROLL, SIZE};
 use super::display_part::own_row;
 use super::screen_clock::ScreenClock;
 use crate::display::Display;
@@ -55,7 +55,7 @@ pub(super) fn run(
     if name == CAPTURERS[1] {
         check_element(XIMAGESRC)?;
     }
-    let _clock = ScreenClock::start(screen.x_name()?, RATE)?;
+    let _clock = ScreenClock::start(screen.x_name()?, RATE, SCROLL)?;
     let capture = |frames: u64, rate: u32| {
         let program = program(name, settings, screen.x_name()?, frames, rate);
         cost(&program, screen)

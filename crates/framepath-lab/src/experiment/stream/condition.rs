@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conditions under which the contenders stream: the cases of the experiment.
 
+use super::desktop::{JUMP, SCROLL};
 use crate::relay::Impairment;
 use crate::test_link::LinkLimits;
 
@@ -15,10 +16,13 @@ pub(super) struct StreamCondition {
     pub(super) is_loaded: bool,
     /// True if the screen stands still while it is measured.
     pub(super) is_idle: bool,
+    /// Rows by which the screen's moving area scrolls for each picture.
+    pub(super) scroll: u32,
 }
 
-const CLEAN: StreamCondition =
-    StreamCondition { name: "clean", link: None, is_loaded: false, is_idle: false };
+/// Condition without any of these.
+pub(super) const CLEAN: StreamCondition =
+    StreamCondition { name: "clean", link: None, is_loaded: false, is_idle: false, scroll: SCROLL };
 
 /// Condition with many losses, and condition with the slowest link.
 pub(super) const LOSS_3: StreamCondition = lossy("loss-3", 3.0);
@@ -37,16 +41,11 @@ pub(super) static CONDITIONS: [StreamCondition; 7] = [
 
 const fn lossy(name: &'static str, loss_percent: f64) -> StreamCondition {
     let impairment = Impairment { loss_percent, jitter_ms: 5.0, seed: 1 };
-    StreamCondition {
-        name,
-        link: Some(LinkLimits { impairment, megabits: None }),
-        is_loaded: false,
-        is_idle: false,
-    }
+    StreamCondition { name, link: Some(LinkLimits { impairment, megabits: None }), ..CLEAN }
 }
 
 const fn limited(name: &'static str, megabits: u32) -> StreamCondition {
     let impairment = Impairment { loss_percent: 0.0, jitter_ms: 0.0, seed: 1 };
     let link = LinkLimits { impairment, megabits: Some(megabits) };
-    StreamCondition { name, link: Some(link), is_loaded: false, is_idle: false }
+    StreamCondition { name, link: Some(link), scroll: JUMP, ..CLEAN }
 }

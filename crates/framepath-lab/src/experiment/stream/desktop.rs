@@ -11,9 +11,13 @@ use crate::error::LabError;
 pub(super) const SIZE: (u16, u16) = (1920, 1080);
 /// Pictures per second, of the clock and of all contenders.
 pub(super) const RATE: u32 = 60;
-/// Area that scrolls, by [`SCROLL`] rows for each picture: x, y, width, height.
+/// Area that scrolls: x, y, width, height.
 pub(super) const AREA: (i16, i16, u16, u16) = (100, 200, 640, 480);
+/// Rows by which the area scrolls for each picture, so that an encoder finds most of it in the picture before.
 pub(super) const SCROLL: u32 = 2;
+/// Rows by which the area jumps for each picture, so that an encoder finds nothing of it nearby: as in a video of many
+/// cuts, a stream then needs all its bits.
+pub(super) const JUMP: u32 = 97;
 /// Size of a letter-like block of the text, pixels.
 const LETTER: (usize, usize) = (8, 14);
 /// Distance of the lines of a text, pixels.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use framepath_model::stats::{median, percentile};
 
 use super::SETTLING;
+use super::condition::CLEAN;
 use super::contender::OURS;
 use super::damage_watch::{DamageWatch, delays};
 use super::end_ledger::{EndRow, LedgerFiles};
@@ -55,7 +56,7 @@ pub(super) fn run(
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["full"; 2], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, None, files)?;
+    let mut native = NativeRun::start(settings, screens, &CLEAN, files)?;
     thread::sleep(SETTLING);
     let damage = DamageWatch::start(screens[0].x_name()?)?;
     let (watched, cpu_ns) = native.watch(duration)?;

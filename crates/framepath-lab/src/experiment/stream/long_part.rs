@@ -7,6 +7,7 @@ use std::time::Duration;
 use framepath_model::stats::median;
 
 use super::SETTLING;
+use super::condition::CLEAN;
 use super::contender::OURS;
 use super::end_ledger::LedgerFiles;
 use super::glass_figures::GlassFigures;
@@ -34,7 +35,7 @@ pub(super) fn run(
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["times"; 2], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, None, files)?;
+    let mut native = NativeRun::start(settings, screens, &CLEAN, files)?;
     thread::sleep(SETTLING);
     let mut parts = Vec::new();
     let mut cpu_ns = [0; 2];

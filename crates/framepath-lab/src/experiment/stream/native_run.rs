@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use framepath_os::time::now_ns;
 
+use super::condition::StreamCondition;
 use super::contender::{OURS, STREAMERS, Streaming};
 use super::desktop::RATE;
 use super::end_ledger::{EndLedger, LedgerFiles};
@@ -15,7 +16,7 @@ use super::{START, since};
 use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
-use crate::test_link::{LinkLimits, TestLink};
+use crate::test_link::TestLink;
 
 /// A running stream, whose pictures are seen. The fields end in their order.
 pub(super) struct NativeRun<'a> {
@@ -37,13 +38,14 @@ impl<'a> NativeRun<'a> {
     pub(super) fn start(
         settings: &'a ExperimentSettings,
         screens: &[Display; 2],
-        limits: Option<&LinkLimits>,
+        condition: &StreamCondition,
         files: LedgerFiles,
     ) -> Result<NativeRun<'a>, LabError> {
         let streamer = STREAMERS.iter().find(|streamer| streamer.name == OURS);
         let streamer = streamer.ok_or_else(|| LabError::Unknown(format!("no contender {OURS}")))?;
+        let limits = condition.link.as_ref();
         let link = limits.map(|limits| TestLink::start(&settings.framepath, limits)).transpose()?;
-        let clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
+        let clock = ScreenClock::start(screens[0].x_name()?, RATE, condition.scroll)?;
         let running = streamer.start(settings, screens, link.as_ref(), Some(&files))?;
         let started_ns = now_ns();
         let mut observer = ScreenObserver::new(screens[1].x_name()?)?;

@@ -30,7 +30,7 @@ pub(super) fn run(
 ) -> Result<Measured, LabError> {
     // The receiver has no ledger, so that the network carries nothing but the stream.
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, condition.link.as_ref(), files)?;
+    let mut native = NativeRun::start(settings, screens, condition, files)?;
     thread::sleep(SETTLING);
     let before = native.sender_totals()?;
     let (watched, cpu_ns) = native.watch(duration)?;

@@ -14,7 +14,7 @@ use x11rb::protocol::xproto::{
 use x11rb::rust_connection::RustConnection;
 
 use super::barcode::{self, PIXEL};
-use super::desktop::{AREA, DesktopPictures, SCROLL, SIZE};
+use super::desktop::{AREA, DesktopPictures, SIZE};
 use super::screen_error::x_error;
 use crate::error::LabError;
 
@@ -32,17 +32,19 @@ pub(super) struct ScreenClock {
 }
 
 impl ScreenClock {
-    /// Opens the window on the X display `display`, at its upper left corner, and shows `rate` pictures a second.
+    /// Opens the window on the X display `display`, at its upper left corner, and shows `rate` pictures a second, which scroll by
+    /// `scroll` rows each.
     ///
     /// # Errors
     /// [`LabError::Unknown`]: the display cannot be used.
-    pub(super) fn start(display: &str, rate: u32) -> Result<ScreenClock, LabError> {
+    pub(super) fn start(display: &str, rate: u32, scroll: u32) -> Result<ScreenClock, LabError> {
         let (connection, screen) = x11rb::connect(Some(display)).map_err(x_error)?;
         let drawing = Drawing::new(connection, screen)?;
         let stop = Arc::new(AtomicBool::new(false));
         let held = Arc::new(AtomicBool::new(false));
         let of_thread = [stop.clone(), held.clone()];
-        let thread = thread::spawn(move || drawing.run(rate, of_thread.each_ref().map(AsRef::as_ref)));
+        let thread =
+            thread::spawn(move || drawing.run(rate, scroll, of_thread.each_ref().map(AsRef::as_ref)));
         Ok(ScreenClock { stop, held, thread: Some(thread) })
     }
 
@@ -144,7 +146,7 @@ impl Drawing {
         Ok(())
     }
 
-    fn run(self, rate: u32, [stop, held]: [&AtomicBool; 2]) -> Result<Vec<u64>, LabError> {
+    fn run(self, rate: u32, scroll: u32, [stop, held]: [&AtomicBool; 2]) -> Result<Vec<u64>, LabError> {
         let interval = Duration::from_secs(1) / rate;
         let began = now_ns();
         let mut drawn = Vec::new();
@@ -157,7 +159,7 @@ impl Drawing {
             thread::sleep(Duration::from_nanos(due.saturating_sub(now_ns())));
             let number = drawn.len() as u32;
             let (x, y, width, height) = AREA;
-            let from = (number * SCROLL % u32::from(height)) as i16;
+            let from = (u64::from(number) * u64::from(scroll) % u64::from(height)) as i16;
             let bars = barcode::draw(number);
             drawn.push(now_ns());
             self.connection

@@ -42,7 +42,7 @@ pub(super) fn run(
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, condition.link.as_ref(), files)?;
+    let mut native = NativeRun::start(settings, screens, condition, files)?;
     let no_link = || LabError::Unknown(format!("{}: the link has no limit", condition.name));
     let link = native.link.take().ok_or_else(no_link)?;
     let limit = condition.link.and_then(|link| link.megabits).ok_or_else(no_link)?;

@@ -10,7 +10,7 @@ use framepath_os::time::now_ns;
 
 use super::SETTLING;
 use super::contender::{GOP, OURS, failed, free_port, listening};
-use super::desktop::RATE;
+use super::desktop::{RATE, SCROLL};
 use super::display_part::own_row;
 use super::end_ledger::{EndLedger, LedgerFiles, encoded, frames_of};
 use super::screen_clock::ScreenClock;
@@ -50,7 +50,7 @@ pub(super) fn run(
     screens: &[Display; 2],
     duration: Duration,
 ) -> Result<Measured, LabError> {
-    let _clock = ScreenClock::start(screens[0].x_name()?, RATE)?;
+    let _clock = ScreenClock::start(screens[0].x_name()?, RATE, SCROLL)?;
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
     let folder = temporary_folder()?;
     let port = free_port()?;
