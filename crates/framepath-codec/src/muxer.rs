@@ -21,6 +21,9 @@ use crate::{Packet, TrackInfo};
 use decode_times::DecodeTimes;
 use write_output::MuxOutput;
 
+/// Largest time of a packet, seconds: 68 years. Far larger ones overflow in libavformat, which then writes files that nothing opens.
+const FARTHEST_S: i128 = 1 << 31;
+
 /// Error of a muxer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -55,6 +58,14 @@ pub enum MuxError {
          `decode ! encode h264` in front"
     )]
     NoTimes {
+        /// Name of the output.
+        file: String,
+        /// Number of the packet, from 0.
+        packet: u64,
+    },
+    /// The time of a packet is so far away that containers cannot hold it.
+    #[error("{file}: packet {packet} has a time of more than {FARTHEST_S} s; the input is damaged")]
+    FarTime {
         /// Name of the output.
         file: String,
         /// Number of the packet, from 0.
@@ -264,8 +275,13 @@ impl Muxer {
             return Err(MuxError::NoTimes { file: self.file.clone(), packet: self.packets });
         }
         let rising = self.rising.next(dts);
-        let pts = pts.map_or(rising, |pts| pts.saturating_add(self.rising.shift()));
-        Ok((pts.max(rising), rising))
+        let pts = pts.map_or(rising, |pts| pts.saturating_add(self.rising.shift())).max(rising);
+        let ff::AVRational { num, den } = self.time_base;
+        let ticks_of = |seconds: i128| seconds * i128::from(den) / i128::from(num.max(1));
+        if [pts, rising].iter().any(|ticks| i128::from(ticks.unsigned_abs()) > ticks_of(FARTHEST_S)) {
+            return Err(MuxError::FarTime { file: self.file.clone(), packet: self.packets });
+        }
+        Ok((pts, rising))
     }
 
     /// Writes the end of the container and flushes the output. Does nothing the second time.

@@ -62,6 +62,9 @@ pub enum WebrtcError {
     /// The other end has sent bytes that no honest peer sends.
     #[error("WebRTC: the other end has sent bytes that are not possible")]
     Panicked,
+    /// The other end has opened more data channels than any honest peer needs.
+    #[error("WebRTC: the other end opens too many data channels")]
+    Channels,
     /// The other end has another certificate than the offer, the answer or the pairing code says.
     #[error(
         "the other end has not the certificate of the pairing code or session description: another program may have taken its \

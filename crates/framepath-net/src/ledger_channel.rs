@@ -19,6 +19,8 @@ use crate::sent_frame::SentFrame;
 pub(crate) const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:1";
 /// Maximum number of frames of which only the rows or only the departure are known, and of frames that wait for the clock.
 const MOST_WAITING: usize = 512;
+/// Maximum number of rows of the frames that wait for the clock, about 1 MB. A viewer can leave all pings unanswered.
+const MOST_UNCONVERTED: usize = 4096;
 /// Number of pings at the start, and the time between two of them, nanoseconds.
 const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
 /// Time between two later pings, nanoseconds. Rows that wait are sent with the next ping at the latest, before a stream that has
@@ -26,7 +28,7 @@ const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
 const PING_INTERVAL_NS: u64 = 100_000_000;
 /// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
 const SURE_PINGS: u32 = 8;
-/// Longest time of a frame from its birth to its end, nanoseconds: an hour.
+/// Longest time from a frame's birth to the arrival of its rows, nanoseconds: an hour.
 const LONGEST_NS: u64 = 3_600_000_000_000;
 /// Maximum number of own pings that wait for an answer; the oldest are forgotten.
 const MOST_ASKED: usize = 64;
@@ -154,11 +156,11 @@ impl LedgerChannel {
         match LedgerMessage::from_bytes(bytes) {
             Some(LedgerMessage::Path(_, path)) => self.path = self.path.take().or(Some(path)),
             Some(LedgerMessage::Frame(frame)) => {
-                if self.unconverted.len() == MOST_WAITING {
-                    self.unconverted.pop_front();
-                }
                 self.unconverted.push_back((arrived_ns, frame));
                 self.convert(SURE_PINGS);
+                while self.unconverted.len() > MOST_WAITING || self.unconverted_rows() > MOST_UNCONVERTED {
+                    self.unconverted.pop_front();
+                }
             }
             Some(LedgerMessage::Ping { sent_ns }) => {
                 if self.answers.len() < MOST_ANSWERS {
@@ -220,6 +222,11 @@ impl LedgerChannel {
         self.convert(1);
     }
 
+    /// Returns the number of rows of the frames that wait for the first pings.
+    fn unconverted_rows(&self) -> usize {
+        self.unconverted.iter().map(|(_, frame)| frame.rows.len()).sum()
+    }
+
     /// Passes on the frames of the other end in this machine's clock, once `pings` pings were answered.
     fn convert(&mut self, pings: u32) {
         let Some(path) = &self.path else { return };
@@ -277,12 +284,12 @@ fn departed(mut frame: FrameRows, departure: &SentFrame) -> FrameRows {
     frame
 }
 
-/// Returns true if the rows are of a time before they arrived, and not of [`LONGEST_NS`]. Other rows are forged, and would make the
-/// report's figures absurd.
+/// Returns true if the rows are of the last hour before they arrived. Other rows are forged, and would make the report's figures
+/// absurd.
 fn is_past(frame: &RemoteFrame, arrived_ns: u64) -> bool {
-    let begin_ns = frame.rows.iter().map(|row| row.birth_ns).min().unwrap_or_default();
+    let begin_ns = frame.rows.iter().map(|row| row.birth_ns.min(row.enter_ns)).min().unwrap_or_default();
     let end_ns = frame.rows.iter().map(|row| row.leave_ns).max().unwrap_or_default();
-    end_ns <= arrived_ns.saturating_add(frame.error_ns) && end_ns.saturating_sub(begin_ns) <= LONGEST_NS
+    end_ns <= arrived_ns.saturating_add(frame.error_ns) && arrived_ns.saturating_sub(begin_ns) <= LONGEST_NS
 }
 
 /// Returns the rows of a frame in this machine's clock; `None` before the first ping.
@@ -462,6 +469,8 @@ mod tests {
         assert!(is_past(vec![row(DAY - 1000, DAY - 10), row(DAY - 1000, DAY + 50)]));
         assert!(!is_past(vec![row(DAY - 1000, DAY + 51)]));
         assert!(!is_past(vec![row(DAY - LONGEST_NS - 1, DAY - 10), row(DAY - 1000, DAY)]));
+        // Of a frame that would have been on the way for hours.
+        assert!(!is_past(vec![row(DAY - LONGEST_NS - 20, DAY - LONGEST_NS - 10)]));
     }
 
     #[test]
@@ -480,5 +489,10 @@ mod tests {
         let LedgerChannel { departures, rows, outgoing, unconverted, answers, .. } = &channels[0];
         let sizes = [departures.len(), rows.len(), outgoing.len(), unconverted.len(), answers.len()];
         assert_eq!(sizes, [512, 512, 512, 512, MOST_ANSWERS]);
+        for id in 0..100 {
+            let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row; 128] });
+            channels[0].recv(&frame.to_bytes().unwrap(), 0);
+        }
+        assert_eq!(channels[0].unconverted_rows(), MOST_UNCONVERTED);
     }
 }

@@ -33,6 +33,13 @@ use crate::sent_frame::SentPacket;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
+/// Maximum part of the bytes of a second that are sent again. Otherwise a viewer could have the same packets sent thousands of times.
+const MOST_RESENT: f32 = 0.75;
+/// Maximum number of packets that wait to be sent again. One datagram can ask for thousands, and str0m looks at all of them for each
+/// packet that leaves.
+const MOST_ASKED: usize = 1024;
+/// Maximum number of data channels of the other end, besides those for the ledger. str0m looks at all of them for each datagram.
+const MOST_CHANNELS: usize = 16;
 
 /// Number of the RTP header extension for the playout delay, in offers.
 const PLAYOUT_DELAY: u8 = 5;
@@ -140,6 +147,10 @@ pub(crate) struct WebrtcPeer {
     times: RtpTimes,
     /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
     worked_to: Instant,
+    /// Number of RTP packets that were queued and have not left.
+    unsent: usize,
+    /// Number of data channels that the other end has opened, besides those for the ledger.
+    foreign_channels: usize,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -229,11 +240,9 @@ impl WebrtcPeer {
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
             .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
-        if let Some(stream) = rtc.direct_api().stream_tx_by_mid(mid, None) {
-            stream.set_rtx_cache(RESENDS.0, RESENDS.1, None);
-        }
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         peer.is_sender = true;
+        peer.keep_no_resends();
         if has_ledger {
             peer.start_ledger(false);
             add_ledger_attribute(&mut answer);
@@ -291,7 +300,32 @@ impl WebrtcPeer {
             is_sender: false,
             times: RtpTimes::default(),
             worked_to: now,
+            unsent: 0,
+            foreign_channels: 0,
         }
+    }
+
+    /// Forgets the sent packets, so that those that were asked for are not sent again, and keeps those of from now on.
+    fn keep_no_resends(&mut self) {
+        if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
+            stream.set_rtx_cache(RESENDS.0, RESENDS.1, Some(MOST_RESENT));
+        }
+    }
+
+    /// Lets the session work up to [`WebrtcPeer::worked_to`].
+    ///
+    /// # Errors
+    /// The session failed.
+    fn work(&mut self) -> Result<(), WebrtcError> {
+        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
+        let mut direct = self.rtc.direct_api();
+        let stream = direct.stream_tx_by_mid(self.mid, None);
+        let waiting = stream.and_then(|stream| Some(stream.queue_info()?.packet_count()));
+        if waiting.is_some_and(|waiting| waiting > self.unsent + MOST_ASKED) {
+            log::debug!("the viewer asks for too many packets again: {waiting:?}");
+            self.keep_no_resends();
+        }
+        Ok(())
     }
 
     /// Opens the data channels for the ledger. One end begins the association.
@@ -391,6 +425,7 @@ impl WebrtcPeer {
         let write = write.ext_vals(values);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
             stream.write_rtp(write);
+            self.unsent += 1;
         }
     }
 
@@ -416,7 +451,7 @@ impl WebrtcPeer {
             return Ok(());
         }
         self.worked_to = self.worked_to.max(now) + NACK_INTERVAL;
-        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))
+        self.work()
     }
 
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
@@ -438,7 +473,7 @@ impl WebrtcPeer {
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
         self.worked_to = self.worked_to.max(now);
-        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
+        self.work()?;
         let mut is_idle = true;
         loop {
             // str0m encrypts a packet when it gives it out.
@@ -455,7 +490,7 @@ impl WebrtcPeer {
                     // str0m's pacer lets one packet pass, and the next one a microsecond later.
                     if at <= self.worked_to + PACKET_STEP && !std::mem::replace(&mut is_idle, true) {
                         self.worked_to = self.worked_to.max(at);
-                        guarded(|| Ok(self.rtc.handle_input(Input::Timeout(self.worked_to))?))?;
+                        self.work()?;
                         continue;
                     }
                     self.deadline = at.max(now + LEAST_WAIT);
@@ -469,6 +504,7 @@ impl WebrtcPeer {
                         let (handed_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
                         let (encrypt_ns, encrypt_cpu_ns) = (handed_ns - begin_ns, cpu_ns - begin_cpu_ns);
                         self.batched.push(SentPacket { seq, handed_ns, encrypt_ns, encrypt_cpu_ns });
+                        self.unsent = self.unsent.saturating_sub(1);
                     }
                     self.batch.push(socket, transmit.destination, transmit.contents.into());
                 }
@@ -485,6 +521,11 @@ impl WebrtcPeer {
                     }
                     if let Some(stream) = known.or(by_label) {
                         take(PeerEvent::LedgerOpen(stream));
+                    } else {
+                        self.foreign_channels += 1;
+                        if self.foreign_channels > MOST_CHANNELS {
+                            return Err(WebrtcError::Channels);
+                        }
                     }
                 }
                 Output::Event(Event::ChannelData(message)) => {

@@ -28,7 +28,7 @@ use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::{Credential, WhepClient};
 use crate::whep_server::{ENDPOINT, GONE};
 
-/// Maximum size of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
+/// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
 /// Time between two requests for a keyframe, while there is none.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(250);
@@ -71,6 +71,13 @@ pub struct ReceivedFrame {
     pub cpu_ns: u64,
     /// CLOCK_MONOTONIC time at which the frame left the jitter buffer, nanoseconds.
     pub released_ns: u64,
+}
+
+impl ReceivedFrame {
+    /// Returns the memory that the frame needs, bytes. A frame can be smaller than the figures about it.
+    fn memory(&self) -> usize {
+        size_of::<ReceivedFrame>() + self.frame.bytes.capacity()
+    }
 }
 
 /// State of the stream at a look.
@@ -193,7 +200,7 @@ impl WhepReceiver {
     pub fn recv(&self) -> Result<ReceivedItem, WebrtcError> {
         let mut inbox = lock(&self.shared.inbox);
         if let Some(frame) = inbox.frames.pop_front() {
-            inbox.bytes -= frame.frame.bytes.len();
+            inbox.bytes -= frame.memory();
             return Ok(ReceivedItem::Frame(frame));
         }
         match &mut inbox.ended {
@@ -400,18 +407,18 @@ impl ReceiverSession {
 
     /// Puts a frame into the inbox, or drops it if the path is too slow.
     fn deliver(&mut self, mut frame: ReceivedFrame) {
-        let ReassembledFrame { bytes, key, .. } = &frame.frame;
+        let (memory, key) = (frame.memory(), frame.frame.key);
         let released_ns = now_ns().max(frame.whole_ns);
         let mut inbox = lock(&self.shared.inbox);
         let oldest_ns = inbox.frames.front().map_or(released_ns, |oldest| oldest.released_ns);
         let is_late = released_ns.saturating_sub(oldest_ns) > self.backlog_ns;
-        let is_full = inbox.bytes + bytes.len() > MOST_WAITING && !inbox.frames.is_empty();
+        let is_full = inbox.bytes + memory > MOST_WAITING && !inbox.frames.is_empty();
         if is_late || is_full || self.needs_key && !key {
             (self.needs_key, self.dropped) = (true, self.dropped + 1);
             return;
         }
         self.needs_key = false;
-        inbox.bytes += bytes.len();
+        inbox.bytes += memory;
         frame.released_ns = released_ns;
         inbox.frames.push_back(frame);
     }
@@ -445,5 +452,20 @@ impl ReceiverSession {
         if let Some(resource) = &self.resource {
             self.client.delete(resource, Instant::now() + DELETE);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_needs_more_memory_than_its_bytes() {
+        let mut bytes = Vec::with_capacity(1000);
+        bytes.extend([0, 0, 1, 0x41]);
+        let frame =
+            ReassembledFrame { bytes, time: 0, key: false, arrived_ns: 0, last_arrived_ns: 0, number: None };
+        let frame = ReceivedFrame { frame, taken_ns: 0, whole_ns: 0, cpu_ns: 0, released_ns: 0 };
+        assert!(frame.memory() >= 1000 + 5 * size_of::<u64>(), "{}", frame.memory());
     }
 }

@@ -76,3 +76,20 @@ fn a_signal_leaves_a_file_that_plays() {
         assert!(!hashes(&file).is_empty(), "{ending}");
     }
 }
+
+#[test]
+fn a_packet_in_the_far_future_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let [source, copy] =
+        ["source.ivf", "copy.mp4"].map(|name| folder.path().join(name).to_str().unwrap().to_owned());
+    let mut bytes = fs::read(clip("av1-180p8.ivf")).unwrap();
+    // Behind the file's head of 32 bytes, each packet has a head with its size and its time.
+    let mut at = 32;
+    for _ in 0..5 {
+        at += 12 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+    }
+    bytes[at + 4..at + 12].copy_from_slice(&(1_u64 << 62).to_le_bytes());
+    fs::write(&source, &bytes).unwrap();
+    let run = run(&["run", &format!("file {source} ! mux {copy}")]).ended(1);
+    assert!(run.stderr.contains("packet 5 has a time of more than 2147483648 s"), "{}", run.stderr);
+}

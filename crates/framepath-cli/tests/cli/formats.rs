@@ -164,6 +164,21 @@ fn a_repetition_of_a_file_that_begins_inside_a_group_of_pictures_gives_the_same_
 }
 
 #[test]
+fn av1_goes_on_at_the_next_keyframe_behind_a_damaged_packet() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("damaged.ivf").display().to_string();
+    let mut bytes = fs::read(clip("av1-180p8-grey.ivf")).unwrap();
+    // One bit in the second packet, after which dav1d rejects everything.
+    bytes[3633] ^= 8;
+    fs::write(&path, &bytes).unwrap();
+    for (host, times) in [("host=inline", 1), ("host=inline", 3), ("host=process", 3)] {
+        let path = format!("file {path} loop={times} {host} ! decode threads=1 {host} ! framemd5 -");
+        let run = run(&["run", "--quiet", &path]).ended(0);
+        assert_eq!(hashes(&run.frames()).len(), times, "{host} loop={times}");
+    }
+}
+
+#[test]
 fn a_crash_loses_no_frame_of_any_codec() {
     for (name, codec) in [
         ("film.avi", "-c:v mpeg4 -bf 2"),

@@ -253,3 +253,92 @@ fn a_packet_is_encrypted_when_it_leaves_and_the_time_is_known() {
         }
     }
 }
+
+#[test]
+fn a_viewer_gets_three_times_what_was_sent_at_most() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    let payload: Arc<[u8]> = [0x41; 900].into();
+    let start = Instant::now() + Duration::from_secs(1);
+    exchange(&mut ends, start, 0);
+    let (first, last) = (1, 100);
+    for seq in first..=last {
+        ends[1].0.write(seq, (None, 3600), seq == last, payload.clone(), start);
+    }
+    // The viewer gets the first packet and the last, asks for the others five times, and loses all that are sent again.
+    let mut again = 0;
+    for round in 0..10 {
+        let now = start + round * Duration::from_millis(60);
+        for index in [1, 0, 1] {
+            let (peer, socket) = &mut ends[index];
+            peer.drive(now, socket, |_| ()).unwrap();
+            let (other, socket) = &mut ends[1 - index];
+            let mut buffer = ReceiveBuffer::new();
+            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                let bytes = datagram.bytes;
+                let is_media = index == 1 && bytes[0] >> 6 == 2 && !(64..96).contains(&(bytes[1] & 0x7f));
+                let is_video = is_media && bytes[1] & 0x7f == *other.pt;
+                again += usize::from(is_media && !is_video);
+                let number = u64::from(u16::from_be_bytes([bytes[2], bytes[3]]));
+                if is_video && (number == first || number == last) || !is_media {
+                    other.recv(&datagram, now).unwrap();
+                }
+            }
+        }
+    }
+    assert!((200..=400).contains(&again), "{again} packets were sent again");
+}
+
+#[test]
+fn packets_that_wait_to_be_sent_again_are_forgotten_if_there_are_too_many() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+    assert_eq!(connected, [true; 2]);
+    let now = Instant::now() + Duration::from_secs(1);
+    exchange(&mut ends, now, 0);
+    for (first, asked, is_sent_again) in [(1, MOST_ASKED, true), (2001, MOST_ASKED + 1, false)] {
+        let payload: Arc<[u8]> = [0x41; 30].into();
+        let (lost, last) = (first + 5, first + 9);
+        let write = |sender: &mut WebrtcPeer, seq| {
+            sender.write(seq, (None, first as u32), seq == last, payload.clone(), now);
+        };
+        (first..=last).for_each(|seq| write(&mut ends[1].0, seq));
+        assert!(!exchange(&mut ends, now, lost).contains_key(&lost));
+        let (sender, socket) = &mut ends[1];
+        (1..=asked as u64).for_each(|seq| write(sender, last + seq));
+        // As if other packets waited than those that were written.
+        sender.unsent = 0;
+        sender.drive(now, socket, |_| ()).unwrap();
+        let mut buffer = ReceiveBuffer::new();
+        while ends[0].1.recv(&mut buffer).unwrap().is_some() {}
+        ends[0].0.request_missing(now).unwrap();
+        assert_eq!(exchange(&mut ends, now, 0).contains_key(&lost), is_sent_again, "{asked}");
+    }
+}
+
+#[test]
+fn many_data_channels_end_the_session() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    for (channels, is_refused) in [(MOST_CHANNELS, false), (MOST_CHANNELS + 1, true)] {
+        let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        for _ in 0..channels {
+            ends[0].0.rtc.direct_api().create_data_channel(ChannelConfig::default());
+        }
+        let (mut now, mut refused) = (Instant::now(), false);
+        for _ in 0..50 {
+            now += Duration::from_millis(20);
+            for index in [0, 1] {
+                let (peer, socket) = &mut ends[index];
+                let mut buffer = ReceiveBuffer::new();
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    peer.recv(&datagram, now).unwrap();
+                }
+                refused |= matches!(peer.drive(now, socket, |_| ()), Err(WebrtcError::Channels));
+            }
+        }
+        let opened = ends[1].0.foreign_channels;
+        assert_eq!((refused, opened), (is_refused, channels), "{channels}");
+    }
+}

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use framepath_codec::{
-    CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
+    Codec, CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
     WorkDivision,
 };
 use framepath_model::stream::{FrameMeta, StreamInfo};
@@ -36,6 +36,8 @@ pub(crate) struct Decode {
     damage: DamageHandling,
     /// Metadata of the last packet; the default before the first.
     last: FrameMeta,
+    /// True if the decoder has rejected a packet since it was opened or flushed.
+    has_rejected: bool,
     /// True after damage with [`DamageMode::Skip`], until the next random access point or a flush.
     is_skipping: bool,
     /// Times of the last packets.
@@ -148,6 +150,7 @@ impl Decode {
             options,
             decoder,
             is_fresh,
+            has_rejected: false,
             fallback,
             damage,
             last,
@@ -207,6 +210,7 @@ impl Decode {
                     }
                 }
                 Ok(DecoderOutput::Undecoded { packet, error }) => {
+                    self.has_rejected = true;
                     self.damage.log.undecodable(&packet, Some(error.to_string()));
                 }
                 Ok(DecoderOutput::NeedsPacket | DecoderOutput::End) => return Ok(()),
@@ -229,7 +233,7 @@ impl Decode {
         let dropped = self.decoder.as_mut().map_or(0, Decoder::flush);
         // The last packet is among the dropped ones, and counts as undecodable already.
         self.damage.log.skipped(&self.last, dropped.saturating_sub(1));
-        (self.is_skipping, self.is_fresh) = (true, true);
+        (self.is_skipping, self.is_fresh, self.has_rejected) = (true, true, false);
     }
 
     /// Handles a packet that the demuxer found damaged. Returns the packet if it is to be decoded; an error
@@ -335,12 +339,15 @@ impl Stage for Decode {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
-        if packet.preroll().restarts && !self.is_fresh {
-            // The file is repeated, and pictures of the previous loop are still inside.
+        // Behind some damaged packets, dav1d rejects all that follow, keyframes included.
+        let is_stuck = self.has_rejected && self.track.codec == Codec::Av1 && packet.is_key();
+        if packet.preroll().restarts && !self.is_fresh || is_stuck {
+            // The file is repeated, or begins again for dav1d, and earlier pictures are still inside.
             self.drain(out)?;
             if let Some(decoder) = &mut self.decoder {
                 decoder.flush();
             }
+            self.has_rejected = false;
         }
         self.last = packet.meta();
         let packet = if packet.is_damaged() {
@@ -370,7 +377,7 @@ impl Stage for Decode {
         }
         out.flushed(self.decoder.as_mut().map_or(0, Decoder::flush));
         self.damage.log.dropped();
-        (self.is_fresh, self.is_skipping) = (true, false);
+        (self.is_fresh, self.has_rejected, self.is_skipping) = (true, false, false);
         Ok(())
     }
 
