@@ -58,7 +58,7 @@ impl Ticker {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(TABLE) {
                 if let Some(mut report) = live.report().filter(|report| report.frames > 0) {
                     // An error of the write does not affect the run.
-                    let _ = write!(io::stderr().lock(), "{clear}{}\n", export::text::live(&mut report));
+                    let _ = writeln!(io::stderr().lock(), "{clear}{}", export::text::live(&mut report));
                 }
             }
         });

@@ -506,4 +506,35 @@ mod tests {
         let numbers: Vec<_> = [1, 2, 7].map(|hop| report.remote_of(hop).map(|remote| remote.viewer)).into();
         assert_eq!(numbers, [None, Some(1), Some(4)]);
     }
+
+    #[test]
+    fn of_many_viewers_the_median_and_the_slowest_are_shown() {
+        let text = |count: u64| {
+            let mut report = report(&["file", "send"]);
+            report.rows.extend([row(0, 0, 1000, 2000, 0), row(0, 1, 2000, 3000, flag::LAST)]);
+            // Viewer 1 is the slowest, and the last one the fastest.
+            let of_viewer = |viewer: u64| {
+                let departure = SentFrame { packetized_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
+                let shown = row(0, 0, 4000, 9_000_000 - viewer * 1_000_000, flag::LAST);
+                (viewer, table(&["recv"], vec![(0, vec![shown], Some(departure))]))
+            };
+            report.add_viewers(&(1..=count).map(of_viewer).collect(), 1);
+            crate::export::text::live(&mut report)
+        };
+        let shown = |text: &str| -> Vec<u64> {
+            (1..=6).filter(|viewer| text.contains(&format!("\nviewer {viewer}: recv "))).collect()
+        };
+        let few = text(3);
+        assert_eq!(shown(&few), [1, 2, 3], "{few}");
+        let many = text(5);
+        assert_eq!(shown(&many), [1, 3], "{many}");
+        for part in [
+            "the slowest of 5 viewers",
+            "latency to viewer 1: recv: p50 8.00 ms",
+            "latency to viewer 3: recv: p50 6.00 ms",
+        ] {
+            assert!(many.contains(part), "{part}: {many}");
+        }
+        assert!(!many.contains("viewer 2"), "{many}");
+    }
 }

@@ -9,8 +9,6 @@ use framepath_model::ledger::{HopTree, Row, flag};
 use framepath_os::measure::meter::Level;
 use framepath_os::time::now_ns;
 
-use crate::live_ledger::LiveLedger;
-use crate::options::Options;
 use crate::recorder::RowSink;
 use crate::report::{HopInfo, Report, SinkReport};
 
@@ -31,8 +29,8 @@ pub(crate) trait RemoteEnd: Send + Sync {
     /// Begins the run. `way` has the hops up to [`last_hop`](RemoteEnd::last_hop), and `threads` the names of the threads.
     fn begin(&self, way: &[&HopInfo], threads: &[String]);
 
-    /// Returns the handle that shows the run's ledger; `None` if the other end needs none.
-    fn live(&self) -> Option<&LiveLedger>;
+    /// Takes the collector of the run's rows, which has the frames of the last seconds.
+    fn watch(&self, tap: &Arc<RowTap>);
 
     /// Takes the rows of a frame that has ended, in the order of the way. Their hops are indices into the way.
     fn push(&self, rows: Vec<Row>);
@@ -96,19 +94,18 @@ impl RowTap {
     }
 
     /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` at level `off`, and if the path has no
-    /// other end with a ledger and `options` have no live ledger.
+    /// other end with a ledger and the run `is_watched` by nobody.
     pub(crate) fn begin(
         end: Option<&Arc<dyn RemoteEnd>>,
-        options: &Options,
+        (level, is_watched): (Level, bool),
         hops: &[HopInfo],
         threads: &[String],
     ) -> Option<Arc<RowTap>> {
-        if options.level == Level::Off || end.is_none() && options.live.is_none() {
+        if level == Level::Off || end.is_none() && !is_watched {
             return None;
         }
-        let tap = Arc::new(RowTap::new(end.cloned(), options.level, hops, threads));
-        let of_end = end.and_then(|end| end.live());
-        options.live.iter().chain(of_end).for_each(|live| live.begin(&tap));
+        let tap = Arc::new(RowTap::new(end.cloned(), level, hops, threads));
+        end.iter().for_each(|end| end.watch(&tap));
         Some(tap)
     }
 
@@ -200,9 +197,7 @@ mod tests {
             self.frames.lock().unwrap().push(rows);
         }
 
-        fn live(&self) -> Option<&LiveLedger> {
-            None
-        }
+        fn watch(&self, _: &Arc<RowTap>) {}
 
         fn add_to(&self, report: &mut Report) {
             report.notes.push("added".to_owned());

@@ -79,7 +79,11 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let tap = RowTap::begin(outcomes.remote.get(), options, &hops, &threads);
+        let watched = (options.level, options.live.is_some());
+        let tap = RowTap::begin(outcomes.remote.get(), watched, &hops, &threads);
+        if let (Some(live), Some(tap)) = (&options.live, &tap) {
+            live.begin(tap);
+        }
         let delivery = |thread: &RequestThread| {
             let mut context = options.delivery(requests.clone(), thread.mailbox.clone());
             context.tap = tap.clone().map(|tap| tap as Arc<dyn RowSink>);

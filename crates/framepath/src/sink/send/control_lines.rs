@@ -17,8 +17,8 @@ use crate::live_ledger::LiveLedger;
 
 /// Longest time until the thread sees the end of the sink.
 const LOOK: Duration = Duration::from_millis(200);
-const USAGE: &str = "lines: `viewers` lists the viewers, `table` shows where the last frames spent their time, `end NUMBER` ends the session of \
-     one viewer, `end all` those of all";
+const USAGE: &str = "lines: `viewers` lists the viewers, `end NUMBER` ends the session of one, `end all` those of all, `table` \
+                     shows where the last frames spent their time";
 
 /// Thread that reads the lines, until standard input ends or this value is dropped.
 pub(super) struct ControlLines {

@@ -10,7 +10,7 @@ use framepath_net::{FrameRows, LedgerExchange, RemoteFrame, RemoteHop, RemoteLed
 use crate::live_ledger::LiveLedger;
 use crate::remote_table::{RemoteRows, RemoteTable};
 use crate::report::{HopInfo, Report};
-use crate::row_tap::RemoteEnd;
+use crate::row_tap::{RemoteEnd, RowTap};
 
 /// Viewers, as the run of the sender sees them.
 pub(super) struct RemoteViewer {
@@ -53,8 +53,8 @@ impl RemoteEnd for RemoteViewer {
         self.exchange.begin(path);
     }
 
-    fn live(&self) -> Option<&LiveLedger> {
-        Some(&self.live)
+    fn watch(&self, tap: &Arc<RowTap>) {
+        self.live.begin(tap);
     }
 
     fn push(&self, rows: Vec<Row>) {

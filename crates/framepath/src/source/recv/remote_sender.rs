@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use framepath_model::ledger::Row;
 use framepath_net::{FrameRows, LedgerExchange, RemoteHop, RemotePath};
 
-use crate::live_ledger::LiveLedger;
 use crate::recorder::FrameArrival;
 use crate::remote_table::{ARRIVAL, RemoteTable};
 use crate::report::{HopInfo, Report};
-use crate::row_tap::RemoteEnd;
+use crate::row_tap::{RemoteEnd, RowTap};
 use crate::sink::send::remote_viewer::{remote_path, remote_rows, remote_table};
 
 /// Maximum number of frames whose arrival is known; the oldest are forgotten.
@@ -124,9 +123,7 @@ impl RemoteEnd for RemoteSender {
         connections.path = Some(path);
     }
 
-    fn live(&self) -> Option<&LiveLedger> {
-        None
-    }
+    fn watch(&self, _: &Arc<RowTap>) {}
 
     fn push(&self, rows: Vec<Row>) {
         let Some(seq) = rows.first().map(|row| row.seq) else { return };
