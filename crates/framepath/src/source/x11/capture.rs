@@ -37,8 +37,8 @@ const TIME_BASE: Rational = Rational::new(1, 1_000_000);
 /// XInput's number for the events of all pointers together.
 const ALL_MASTER_DEVICES: xinput::DeviceId = 1;
 
-/// The `x11` source. A frame's birth is the time when its capture starts, so its pixels are not older than that by
-/// more than the ledger shows. The changes that a frame shows happened before, up to one interval of the rate.
+/// The `x11` source. A frame's birth is the time when this process learned of the first change that the frame shows. The
+/// server reports a change at once, but the report waits while the thread is in later hops.
 pub(super) struct X11 {
     server: XServer,
     target: Target,
@@ -70,8 +70,9 @@ pub(super) struct X11 {
 
 /// Changes that the server has reported since the last frame.
 struct Changes {
-    /// True if pixels have changed; the server knows which.
-    pixels: bool,
+    /// Time when the server's first report of changed pixels was read, CLOCK_MONOTONIC nanoseconds; the server knows which
+    /// pixels. `None` if there is no report.
+    pixels: Option<u64>,
     /// True if all pixels count as changed: before the first frame, and after the target was measured.
     whole: bool,
     /// True if the pointer has moved or has another shape.
@@ -158,7 +159,7 @@ impl X11 {
             shares,
             shows_pointer: options.cursor,
             drawn: None,
-            changes: Changes { pixels: false, whole: true, pointer: false, size: false, closed: false },
+            changes: Changes { pixels: None, whole: true, pointer: false, size: false, closed: false },
             ticks: Ticks::new(options.rate),
             info,
             left: if options.frames == 0 { u64::MAX } else { options.frames },
@@ -187,7 +188,7 @@ impl X11 {
                 self.measure()?;
             }
             let Changes { pixels, whole, pointer, .. } = self.changes;
-            let is_new = pixels || whole || pointer && self.shows_pointer;
+            let is_new = pixels.is_some() || whole || pointer && self.shows_pointer;
             if !is_new || self.target.drawable.is_none() {
                 // Programs can move the pointer without an event, so an idle source looks for it.
                 self.changes.pointer |= !self.server.wait(SLICE, &has_request)?;
@@ -204,7 +205,7 @@ impl X11 {
         let window = target.window;
         let mut failure = None;
         self.server.events(|event| match event {
-            Event::DamageNotify(_) => changes.pixels = true,
+            Event::DamageNotify(_) => drop(changes.pixels.get_or_insert_with(now_ns)),
             Event::XinputRawMotion(_) | Event::XfixesCursorNotify(_) => changes.pointer = true,
             Event::ConfigureNotify(event) if event.window == window => {
                 changes.size |= !target.has_size(&event);
@@ -277,10 +278,13 @@ impl X11 {
                 break slot;
             }
         };
-        self.ticks.take(now_ns());
+        let now = now_ns();
+        self.ticks.take(now);
         let whole = std::mem::take(&mut self.changes.whole);
-        self.changes.pixels = false;
         self.changes.pointer = false;
+        let learned_ns = self.changes.pixels.take().unwrap_or(now);
+        // What has passed since is the wait for the rate or for a slot.
+        let birth_ns = out.recorder().captured(learned_ns, now);
         let (target, wants_pointer) = (&self.target, self.shows_pointer);
         let (rectangles, pointer, origin) = self.server.ask(|connection| {
             // First, so that a later change is reported again.
@@ -313,8 +317,6 @@ impl X11 {
         if self.unsent.is_empty() {
             return Err(NoImage::Nothing);
         }
-        let now = now_ns();
-        let birth_ns = out.birth();
         let number = slot.number();
         self.images.capture(&mut slot, &self.server, target, &self.layout, self.stale.of(number))?;
         let mut covered = ChangedRows::default();
