@@ -82,6 +82,9 @@ struct Drawing {
     window: Window,
     /// Content of the scrolling area, twice below each other.
     content: u32,
+    /// Barcode of the next picture, which is drawn there first: the window then changes at once, as that of a program which
+    /// draws its picture completely and then shows it.
+    bars: u32,
     gc: Gcontext,
 }
 
@@ -96,7 +99,7 @@ impl Drawing {
         }
         let root = root.root;
         let new_id = || connection.generate_id().map_err(x_error);
-        let (window, content, gc) = (new_id()?, new_id()?, new_id()?);
+        let (window, content, bars, gc) = (new_id()?, new_id()?, new_id()?, new_id()?);
         let (width, height) = SIZE;
         // Without a window manager's frame.
         let options = CreateWindowAux::new().override_redirect(1).background_pixel(0);
@@ -118,8 +121,10 @@ impl Drawing {
         connection.create_gc(gc, window, &CreateGCAux::new().graphics_exposures(0)).map_err(x_error)?;
         let (_, _, area_width, area_height) = AREA;
         connection.create_pixmap(DEPTH, content, window, area_width, area_height * 2).map_err(x_error)?;
+        let (bars_width, bars_height) = (barcode::WIDTH as u16, barcode::HEIGHT as u16);
+        connection.create_pixmap(DEPTH, bars, window, bars_width, bars_height).map_err(x_error)?;
         connection.map_window(window).map_err(x_error)?;
-        let drawing = Drawing { connection, window, content, gc };
+        let drawing = Drawing { connection, window, content, bars, gc };
         let pictures = DesktopPictures::new();
         drawing.upload(window, &pictures.base_bgr0(), width, 0)?;
         let scrolling = pictures.scrolling_bgr0();
@@ -160,12 +165,15 @@ impl Drawing {
             let number = drawn.len() as u32;
             let (x, y, width, height) = AREA;
             let from = (u64::from(number) * u64::from(scroll) % u64::from(height)) as i16;
-            let bars = barcode::draw(number);
+            let (bars_width, bars_height) = (barcode::WIDTH as u16, barcode::HEIGHT as u16);
+            self.put(self.bars, &barcode::draw(number), bars_width, bars_height, 0, 0)?;
+            self.connection.flush().map_err(x_error)?;
             drawn.push(now_ns());
-            self.connection
-                .copy_area(self.content, self.window, self.gc, 0, from, x, y, width, height)
-                .map_err(x_error)?;
-            self.put(self.window, &bars, barcode::WIDTH as u16, barcode::HEIGHT as u16, 0, 0)?;
+            let copy = |from, (source_y, width, height), x, y| {
+                self.connection.copy_area(from, self.window, self.gc, 0, source_y, x, y, width, height)
+            };
+            copy(self.content, (from, width, height), x, y).map_err(x_error)?;
+            copy(self.bars, (0, bars_width, bars_height), 0, 0).map_err(x_error)?;
             self.connection.flush().map_err(x_error)?;
         }
         Ok(drawn)
