@@ -168,7 +168,7 @@ pub(super) fn run(
          without a new picture; CPU: sender and receiver in the measured time, without the X servers; idle: the screen stands \
          still, and the CPU is in percent of one processor; parts alone: capture, the time of one capture (for framepath while the \
          screen changes, for the others without pauses) and CPU at 60 pictures a second, the X server's with its drawing; \
-         encoders, at one thread and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
+         encoders, at two threads and the stream's bit rate, whose wall time and CPU include drawing and decoding; y_psnr_db: of all \
          pictures together behind the first second, against the input; conversion, BGR0 to 4:2:0; display, CPU of the \
          window's hop for each picture; ledger, viewers, recovery, settling, long: framepath alone, with figures that \
          docs/experiments/stream.md explains"

@@ -22,6 +22,8 @@ pub(super) const OURS: &str = "native";
 pub(super) const KILOBITS: u32 = 12_000;
 /// Best quality of every encoder, a number of x264: below the bit rate, it limits the bits.
 pub(super) const CRF: u32 = 22;
+/// Threads of every encoder and decoder: each has its slice of a picture, so that none delays a picture.
+pub(super) const THREADS: u32 = 2;
 /// Distance of keyframes, pictures.
 pub(super) const GOP: u32 = 120;
 /// Longest wait until an end listens.
@@ -99,11 +101,12 @@ fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { framepath, from, sender, port, files, .. } = ends;
     let send = format!(
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
-         gop={GOP} preset=ultrafast threads=1 ! send listen={sender}:{port} token=lab"
+         gop={GOP} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
     );
     // As `framepath view`, with a decoder in the same process as those of the others.
     let recv = format!(
-        "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads=1 ! queue depth=1 leaky=downstream ! play"
+        "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads={THREADS} threading=slice ! \
+         queue depth=1 leaky=downstream ! play"
     );
     [(0, send), (1, recv)].map(|(end, path)| {
         let options =
@@ -122,7 +125,7 @@ fn gst_encoded(from: &str) -> String {
     format!(
         "ximagesrc display-name={from} use-damage=false show-pointer=false ! video/x-raw,framerate={RATE}/1 ! videoconvert ! \
          video/x-raw,format=I420 ! x264enc tune=zerolatency speed-preset=ultrafast bitrate={KILOBITS} vbv-buf-capacity=83 \
-         pass=qual quantizer={CRF} option-string=scenecut=0 key-int-max={GOP} threads=1"
+         pass=qual quantizer={CRF} option-string=scenecut=0 key-int-max={GOP} threads={THREADS} sliced-threads=true"
     )
 }
 
@@ -135,7 +138,7 @@ fn gst_over_rtp(ends: &Ends<'_>, buffer: &str, sink: &str) -> [Vec<String>; 2] {
         )),
         gst(&format!(
             "udpsrc address={receiver} port={port} caps=application/x-rtp,media=video,clock-rate=90000,encoding-name=H264 ! \
-             {buffer} ! rtph264depay ! avdec_h264 max-threads=1 ! videoconvert ! {sink}"
+             {buffer} ! rtph264depay ! avdec_h264 max-threads={THREADS} thread-type=slice ! videoconvert ! {sink}"
         )),
     ]
 }
@@ -157,7 +160,7 @@ fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
         )),
         gst(&format!(
             "srtsrc uri=srt://{receiver}:{port}?mode=listener ! video/mpegts,systemstream=true,packetsize=188 ! tsdemux ! \
-             queue ! h264parse ! avdec_h264 max-threads=1 ! videoconvert ! \
+             queue ! h264parse ! avdec_h264 max-threads={THREADS} thread-type=slice ! videoconvert ! \
              ximagesink"
         )),
     ]
@@ -167,7 +170,7 @@ fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { from, receiver, port, .. } = ends;
     let send = format!(
         "ffmpeg -nostdin -v error -f x11grab -draw_mouse 0 -framerate {RATE} -video_size 1920x1080 -i {from} -pix_fmt yuv420p \
-         -c:v libx264 -preset ultrafast -tune zerolatency -threads 1 -crf {CRF} -maxrate {KILOBITS}k -bufsize 1000k \
+         -c:v libx264 -preset ultrafast -tune zerolatency -threads {THREADS} -crf {CRF} -maxrate {KILOBITS}k -bufsize 1000k \
          -sc_threshold 0 -g {GOP} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
     );
     let show = format!(

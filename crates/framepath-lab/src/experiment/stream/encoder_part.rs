@@ -10,7 +10,7 @@ use framepath::{
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::ledger::Latency;
 
-use super::contender::{CRF, GOP, KILOBITS};
+use super::contender::{CRF, GOP, KILOBITS, THREADS};
 use super::desktop::{DesktopPictures, RATE};
 use crate::error::LabError;
 use crate::measure::{Measured, complete};
@@ -31,7 +31,8 @@ const SLOTS: u32 = 8;
 pub(super) fn run(codec: &str, frames: u64) -> Result<Measured, LabError> {
     // The quality of the stream's H.264; the numbers of other codecs mean something else.
     let quality = if codec == "h264" { format!(" crf={CRF}") } else { String::new() };
-    let stage = format!("encode {codec} bitrate={KILOBITS}k{quality} gop={GOP} preset=ultrafast threads=1");
+    let stage =
+        format!("encode {codec} bitrate={KILOBITS}k{quality} gop={GOP} preset=ultrafast threads={THREADS}");
     // A second, in which the bit rate settles.
     coded(&stage, frames, RATE.into())
 }
