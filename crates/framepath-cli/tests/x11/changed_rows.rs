@@ -14,7 +14,10 @@ use crate::{ALL, frames, next, pixels, summary, with_server};
 fn rectangles(count: i16) -> impl Iterator<Item = ((i16, i16, u16, u16), u32)> {
     (0..count).map(|number| {
         let place = (number * 61 % 320, number * 37 % 180);
-        ((place.0, place.1, 9 + number as u16, 1 + number as u16 % 4), (0x10_2030 * number as u32) & 0xff_ffff)
+        (
+            (place.0, place.1, 9 + number as u16, 1 + number as u16 % 4),
+            (0x10_2030 * number as u32) & 0xff_ffff,
+        )
     })
 }
 
