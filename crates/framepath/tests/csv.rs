@@ -38,8 +38,8 @@ fn csv_has_a_line_per_row_and_a_cell_per_column() {
         assert_eq!(table.len(), 1 + report.rows.len());
         assert_eq!(report.rows.len(), if level == Level::Off { 0 } else { 80 });
         assert_eq!(table[0][..5], ["path", "seq", "hop", "stage", "thread"]);
-        assert_eq!(table[0].len(), 36);
-        assert_eq!(table[0].iter().collect::<BTreeSet<_>>().len(), 36, "a column twice");
+        assert_eq!(table[0].len(), 37);
+        assert_eq!(table[0].iter().collect::<BTreeSet<_>>().len(), 37, "a column twice");
         for (line, row) in table[1..].iter().zip(&report.rows) {
             assert_eq!(line.len(), table[0].len(), "{line:?}");
             let cell = |name: &str| &line[table[0].iter().position(|column| column == name).unwrap()];
@@ -90,6 +90,6 @@ fn csv_holds_several_runs_and_any_name() {
     assert_eq!(text.lines().filter(|line| line.starts_with("path,")).count(), 1);
     assert_eq!(text.lines().filter(|line| line.starts_with("one,")).count(), 9);
     assert_eq!(text.lines().filter(|line| line.starts_with("\"a \"\"b\"\", c\",")).count(), 9);
-    assert!(text.lines().all(|line| cells(line).len() == 36));
+    assert!(text.lines().all(|line| cells(line).len() == 37));
     assert_eq!(text.matches("\"threshold level=9 roi=1,1,2,2\"").count(), 6);
 }
