@@ -158,22 +158,25 @@ fn a_requested_keyframe_comes_with_one_of_the_next_frames() {
         let (records, _) = encoded_with(&text, |_| vec![key(11), key(40)]);
         let keys = keys(&records);
         assert_eq!((keys.len(), keys[0]), (3, 0), "{codec}: {keys:?}");
-        assert!((12..=13).contains(&keys[1]) && (41..=42).contains(&keys[2]), "{codec}: {keys:?}");
+        // A few frames are on their way; more on a busy machine.
+        assert!((12..=16).contains(&keys[1]) && (41..=45).contains(&keys[2]), "{codec}: {keys:?}");
     }
 }
 
 #[test]
 fn a_request_survives_the_death_of_the_worker_that_got_it() {
-    let text = format!("{TEST} pool=1 ! encode h264 bitrate=8M gop=inf host=process");
+    // At 8 Mbit/s, the packets grow from picture to picture.
+    let source = "test frames=80 size=160x96 format=yuv420p pool=1";
+    let text = format!("{source} ! encode h264 bitrate=8M gop=inf host=process");
     let events = |pipeline: &Pipeline| {
         let kill = Event::Kill(pipeline.workers().next().unwrap());
-        vec![(20, Event::Request(Request::BitRate(50_000))), (30, kill)]
+        vec![(40, Event::Request(Request::BitRate(50_000))), (50, kill)]
     };
     let (records, report) = encoded_with(&text, events);
-    assert_eq!((report.workers[0].deaths, numbers(&records).len()), (1, 60));
+    assert_eq!((report.workers[0].deaths, numbers(&records).len()), (1, 80));
     let bytes = |from: usize, to: usize| records[from..to].iter().map(|record| record.4.len()).sum::<usize>();
-    // Behind the keyframe of the second worker.
-    let (high, low, again) = (bytes(10, 20), bytes(22, 30), bytes(40, 50));
+    // Behind the frames on their way, and behind the keyframe of the second worker.
+    let (high, low, again) = (bytes(30, 40), bytes(45, 50) * 2, bytes(60, 70));
     assert!(high > 2 * low && high > 2 * again, "{high}, {low}, {again} bytes");
 }
 

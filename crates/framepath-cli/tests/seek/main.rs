@@ -362,11 +362,11 @@ fn a_seek_wakes_a_path_whose_worker_is_idle() {
         requests.send(Request::Stop).unwrap();
         drop(stream);
         // The worker is idle at the end, after all packets.
-        let path = format!("file {file} ! decode host=process threads=1 watchdog=100ms");
+        let path = format!("file {file} ! decode host=process threads=1 watchdog=500ms");
         let mut stream = frames(&path);
         assert_tail(&path, 0, &take(&mut stream, usize::MAX), &whole);
         // Longer than the watchdog's timeout, which must not apply to an idle worker.
-        std::thread::sleep(Duration::from_millis(500));
+        std::thread::sleep(Duration::from_millis(1500));
         stream.seek(Duration::from_secs(2), SeekTo::Exact).unwrap();
         assert_tail(&path, 2000, &take(&mut stream, usize::MAX), &whole[50..]);
         assert_eq!(stream.report().unwrap().workers[0].deaths, 0);

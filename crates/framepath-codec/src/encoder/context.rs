@@ -146,7 +146,9 @@ pub(super) unsafe fn set_bit_rate(context: *mut ff::AVCodecContext, bits: u64) {
         let bits = bits as i64;
         (*context).bit_rate = bits;
         (*context).rc_max_rate = bits;
-        (*context).rc_buffer_size = c_int::try_from(bits / frames.clamp(1, 12)).unwrap_or(c_int::MAX);
+        // x264 counts in kilobits, and 0 would be no limit.
+        let buffer = (bits / frames.clamp(1, 12)).max(1000);
+        (*context).rc_buffer_size = c_int::try_from(buffer).unwrap_or(c_int::MAX);
     }
 }
 
