@@ -388,6 +388,8 @@ impl Source for X11 {
                 Err(NoImage::Refused(error)) => match self.was_outdated().map_err(NoImage::from) {
                     Ok(true) => {}
                     Err(NoImage::Ended) => return Ok(false),
+                    // The reason for the refusal, such as a region outside of a smaller screen.
+                    Err(NoImage::Failed(reason)) => return Err(out.fail(reason)),
                     Ok(false) | Err(_) => return Err(out.fail(error)),
                 },
                 Err(NoImage::Ended) => return Ok(false),
