@@ -42,7 +42,7 @@ impl SenderTotals {
         let count =
             |name: &str| line.split(", ").find_map(|part| part.strip_suffix(name)?.trim().parse().ok());
         Some(SenderTotals {
-            viewers: count("viewers")?,
+            viewers: count("viewers").or_else(|| count("viewer"))?,
             dropped: count("dropped")?,
             keyframes_requested: count("keyframes requested")?,
         })
@@ -58,6 +58,8 @@ mod tests {
         let table = "9 viewers, 2 connected so far, 17 frames sent, 3 dropped, 4 keyframes requested\n\nviewer address\n";
         let totals = SenderTotals { viewers: 9, dropped: 3, keyframes_requested: 4 };
         assert_eq!(SenderTotals::of(table), Some(totals));
+        let one = table.replace("9 viewers", "1 viewer");
+        assert_eq!(SenderTotals::of(&one), Some(SenderTotals { viewers: 1, ..totals }));
         assert_eq!(SenderTotals::of("no sender\n"), None);
     }
 }
