@@ -391,7 +391,7 @@ impl Report {
         // A service's processes are not in `cpu_ns`, but their hops have what they reported.
         let served = |worker: &WorkerReport| worker.reported_cpu_ns.saturating_sub(worker.cpu_ns);
         let all = self.cpu_ns + self.workers.iter().map(served).sum::<u64>();
-        // Not known while the run goes on.
+        // The value is known when the run has ended.
         let is_known = self.cpu_ns > 0 && hops.iter().any(Option::is_some);
         is_known.then(|| all as i64 - known as i64)
     }

@@ -402,6 +402,6 @@ pub fn a_running_viewer_shows_the_table() {
     {
         assert!(output.stderr.contains(part), "{part}: {}", output.stderr);
     }
-    // Not known before the end.
+    // The value is known at the end.
     assert!(!output.stderr.contains("(no hop)"), "{}", output.stderr);
 }

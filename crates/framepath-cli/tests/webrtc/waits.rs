@@ -187,7 +187,7 @@ pub fn a_wait_in_the_jitter_buffer_is_on_its_row() {
 }
 
 pub fn a_wait_for_earlier_packets_is_on_the_row_of_the_reassembly() {
-    // Not at the first frames, which wait for the first pings.
+    // A packet of a later frame, because the first frames wait for the first pings.
     const LOST: usize = 80;
     const DELAY: Duration = Duration::from_millis(40);
     let folder = tempfile::tempdir().unwrap();

@@ -307,7 +307,7 @@ mod tests {
             (&number, true, true),
             (IDR, false, false),
             (&[0x02, 1, 0x80], true, true),
-            // Not the first slice.
+            // A slice behind the first.
             (&[0x02, 1, 0x40], false, false),
             (&[0x60, 1, 0, 3, 0x42, 1, 8, 0, 3, 0x44, 1, 9], true, false),
             (&[0x60, 1, 0], false, false),

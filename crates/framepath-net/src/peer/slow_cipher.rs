@@ -82,48 +82,33 @@ impl Aes128CmSha1_80Cipher for SlowCipher<dyn Aes128CmSha1_80Cipher> {
     }
 }
 
-impl AeadAes128GcmCipher for SlowCipher<dyn AeadAes128GcmCipher> {
-    fn encrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aad: &[u8],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), CryptoError> {
-        sleep(WAIT);
-        self.0.encrypt(iv, aad, input, output)
-    }
+/// Implements one of str0m's two traits of AES-GCM, which differ in the length of the key only.
+macro_rules! slow_aes_gcm {
+    ($cipher:ident) => {
+        impl $cipher for SlowCipher<dyn $cipher> {
+            fn encrypt(
+                &mut self,
+                iv: &[u8; 12],
+                aad: &[u8],
+                input: &[u8],
+                output: &mut [u8],
+            ) -> Result<(), CryptoError> {
+                sleep(WAIT);
+                self.0.encrypt(iv, aad, input, output)
+            }
 
-    fn decrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aads: &[&[u8]],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, CryptoError> {
-        self.0.decrypt(iv, aads, input, output)
-    }
+            fn decrypt(
+                &mut self,
+                iv: &[u8; 12],
+                aads: &[&[u8]],
+                input: &[u8],
+                output: &mut [u8],
+            ) -> Result<usize, CryptoError> {
+                self.0.decrypt(iv, aads, input, output)
+            }
+        }
+    };
 }
 
-impl AeadAes256GcmCipher for SlowCipher<dyn AeadAes256GcmCipher> {
-    fn encrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aad: &[u8],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<(), CryptoError> {
-        sleep(WAIT);
-        self.0.encrypt(iv, aad, input, output)
-    }
-
-    fn decrypt(
-        &mut self,
-        iv: &[u8; 12],
-        aads: &[&[u8]],
-        input: &[u8],
-        output: &mut [u8],
-    ) -> Result<usize, CryptoError> {
-        self.0.decrypt(iv, aads, input, output)
-    }
-}
+slow_aes_gcm!(AeadAes128GcmCipher);
+slow_aes_gcm!(AeadAes256GcmCipher);

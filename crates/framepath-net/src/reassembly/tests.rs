@@ -124,7 +124,7 @@ fn a_lost_packet_costs_the_frames_up_to_the_next_keyframe() {
     for coding in CODINGS {
         let all = frames(coding);
         let packets = packets(coding, &all);
-        // Not the last packet: without another one behind it, its loss does not show.
+        // Any packet but the last: the loss of that one does not show without another packet behind it.
         for lost in &packets[..packets.len() - 1] {
             let rest = packets.iter().filter(|packet| packet.seq != lost.seq).cloned();
             let frame = (lost.time / 3000) as usize;

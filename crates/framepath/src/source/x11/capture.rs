@@ -288,7 +288,7 @@ impl X11 {
         let whole = std::mem::take(&mut self.changes.whole);
         self.changes.pointer = false;
         let learned_ns = self.changes.pixels.take().unwrap_or(now);
-        // What has passed since is the wait for the rate or for a slot.
+        // The time since then is the wait for the rate or for a slot.
         let birth_ns = out.recorder().captured(learned_ns, now);
         let (target, wants_pointer) = (&self.target, self.shows_pointer);
         let (rectangles, pointer, origin) = self.server.ask(|connection| {
