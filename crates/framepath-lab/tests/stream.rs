@@ -12,6 +12,7 @@ use framepath_testkit::{clips, program};
 framepath_testkit::tests! {
     the_ledger_has_the_frames_that_the_observer_sees,
     a_sender_encodes_once_for_ten_viewers,
+    recovery_has_its_figures,
     settling_has_its_figures,
 }
 
@@ -84,6 +85,17 @@ fn a_sender_encodes_once_for_ten_viewers() -> Tested {
     assert!(figure(&row, "viewer_frames") > 0.0, "{row:?}");
     figure(&row, "lost");
     figure(&row, "cpu_ms_per_viewer_and_frame");
+    Ok(())
+}
+
+fn recovery_has_its_figures() -> Tested {
+    let row = row("recovery")?;
+    assert!(figure(&row, "encoded") > 0.0, "{row:?}");
+    figure(&row, "shown_of_encoded_percent");
+    figure(&row, "keyframes_requested");
+    if figure(&row, "freezes") > 0.0 {
+        assert!(figure(&row, "recovery_p99_ms") >= figure(&row, "recovery_p50_ms"), "{row:?}");
+    }
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::dtls::DtlsCert;
-use str0m::crypto::{CryptoProvider, Fingerprint, from_feature_flags};
+use str0m::crypto::{CryptoProvider, Fingerprint};
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -105,7 +105,7 @@ impl Identity {
     /// # Errors
     /// OpenSSL fails.
     pub(crate) fn new() -> Result<Identity, WebrtcError> {
-        let crypto = Arc::new(from_feature_flags());
+        let crypto = dtls_retransmission::provider();
         let certificate = crypto.dtls_provider.generate_certificate();
         let certificate = certificate.ok_or(WebrtcError::Certificate)?;
         let fingerprint = sha256(&certificate.certificate);
@@ -573,6 +573,7 @@ fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)>
     })
 }
 
+mod dtls_retransmission;
 #[cfg(test)]
 mod slow_cipher;
 #[cfg(test)]

@@ -38,8 +38,19 @@ fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2])
 /// certificates with these SHA-256. Returns both ends, the viewer first, whether each was connected within two seconds, and the
 /// error that has ended the session.
 fn session(
+    identities: [&Identity; 2],
+    pinned: [Option<[u8; FINGERPRINT]>; 2],
+) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2], Option<WebrtcError>) {
+    session_with_loss(identities, pinned, Duration::from_secs(2), |_, _| false)
+}
+
+/// Runs a [`session`] with another time limit. The end with the given index does not get the datagrams for which `is_lost` returns
+/// true.
+fn session_with_loss(
     [viewer, sender]: [&Identity; 2],
     [pinned_sender, pinned_viewer]: [Option<[u8; FINGERPRINT]>; 2],
+    limit: Duration,
+    mut is_lost: impl FnMut(usize, &[u8]) -> bool,
 ) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2], Option<WebrtcError>) {
     let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
     let mut accepted = None;
@@ -53,11 +64,14 @@ fn session(
     let [of_viewer, of_sender] = sockets;
     let mut ends = [(viewer.unwrap(), of_viewer), (accepted.unwrap(), of_sender)];
     let mut connected = [false; 2];
-    let until = Instant::now() + Duration::from_secs(2);
+    let until = Instant::now() + limit;
     while Instant::now() < until && connected != [true; 2] {
         for (index, (peer, socket)) in ends.iter_mut().enumerate() {
             let mut buffer = ReceiveBuffer::new();
             while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                if is_lost(index, datagram.bytes) {
+                    continue;
+                }
                 if let Err(error) = peer.recv(&datagram, Instant::now()) {
                     return (ends, connected, Some(error));
                 }
@@ -72,6 +86,30 @@ fn session(
         sleep(Duration::from_millis(1));
     }
     (ends, connected, None)
+}
+
+#[test]
+fn a_lost_datagram_of_the_handshake_is_sent_again() {
+    let identities = [(); 2].map(|()| Identity::new().unwrap());
+    let [viewer, sender] = &identities;
+    // Each datagram of DTLS that each end gets: at least two flights, of one datagram or more.
+    let lost = |to: usize, number: usize| {
+        let mut count = [0; 2];
+        let is_lost = |index: usize, bytes: &[u8]| {
+            let is_dtls = (20..64).contains(&bytes[0]);
+            count[index] += usize::from(is_dtls);
+            is_dtls && index == to && count[index] == number
+        };
+        let (_, connected, error) =
+            session_with_loss([viewer, sender], [None; 2], Duration::from_secs(20), is_lost);
+        assert!(error.is_none() && connected == [true; 2], "{to}, {number}: {connected:?}, {error:?}");
+        assert!(count[to] > number, "{to}, {number}: {count:?}");
+    };
+    std::thread::scope(|scope| {
+        for (to, number) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+            scope.spawn(move || lost(to, number));
+        }
+    });
 }
 
 #[test]
