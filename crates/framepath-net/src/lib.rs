@@ -25,6 +25,7 @@ mod ledger_exchange;
 mod ledger_message;
 mod lock;
 mod media_socket;
+mod missing_requests;
 mod pacer;
 mod packetizer;
 mod pairing;

@@ -54,8 +54,8 @@ const LEAST_WAIT: Duration = Duration::from_micros(250);
 /// Time between two requests of str0m for missing packets (its `NACK_MIN_INTERVAL`).
 const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
-/// at most two early requests in a row, and then one per tick.
-const MOST_AHEAD: Duration = Duration::from_millis(40);
+/// at most eight early requests in a row, and then one per tick.
+const MOST_AHEAD: Duration = Duration::from_millis(240);
 /// Interval of str0m's statistics.
 const STATISTICS: Duration = Duration::from_secs(1);
 

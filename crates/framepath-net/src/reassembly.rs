@@ -196,6 +196,12 @@ impl Reassembly {
         self.missing_since_ns.map(|since_ns| since_ns.saturating_add(self.latency_ns))
     }
 
+    /// Returns the sequence number of the first missing packet, behind which others have arrived; `None` if there is none.
+    /// Call it when [`poll`](Reassembly::poll) has returned `None`.
+    pub fn missing(&self) -> Option<u64> {
+        self.next.filter(|_| !self.waiting.is_empty())
+    }
+
     /// Returns true if packets were found missing since the last call, so that the sender has to be asked for them.
     pub fn take_gap(&mut self) -> bool {
         std::mem::take(&mut self.has_gap)

@@ -21,6 +21,7 @@ use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
+use crate::missing_requests::MissingRequests;
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
@@ -162,6 +163,7 @@ impl WhepReceiver {
         let session = ReceiverSession {
             shared: shared.clone(),
             reassembly: Reassembly::new(coding, latency_ns)?,
+            requests: MissingRequests::default(),
             jitter: JitterBuffer::new(options.jitter),
             backlog_ns: u64::try_from(options.backlog.as_nanos()).unwrap_or(u64::MAX),
             kept: VecDeque::new(),
@@ -245,6 +247,7 @@ impl Drop for WhepReceiver {
 struct ReceiverSession {
     shared: Arc<ReceiverShared>,
     reassembly: Reassembly,
+    requests: MissingRequests,
     jitter: JitterBuffer,
     backlog_ns: u64,
     /// Frames in the jitter buffer, each with the CLOCK_MONOTONIC time at which it leaves, nanoseconds.
@@ -319,7 +322,11 @@ impl ReceiverSession {
                 self.next_request = now + KEYFRAME_INTERVAL;
                 continue;
             }
-            if self.reassembly.take_gap() {
+            let (missing, has_gap) = (self.reassembly.missing(), self.reassembly.take_gap());
+            self.requests.update(missing, has_gap, now_ns());
+            let request_ns = self.requests.deadline_ns(missing);
+            if let Some(first) = missing.filter(|_| request_ns.is_some_and(|at_ns| at_ns <= now_ns())) {
+                self.requests.asked(first, now_ns());
                 self.peer.request_missing(now)?;
                 continue;
             }
@@ -328,7 +335,7 @@ impl ReceiverSession {
                 deadline = deadline.min(self.next_request);
             }
             let released_ns = self.kept.front().map(|(release_ns, _)| *release_ns);
-            let others_ns = [self.reassembly.deadline_ns(), self.ledger.deadline_ns()];
+            let others_ns = [self.reassembly.deadline_ns(), self.ledger.deadline_ns(), request_ns];
             for at_ns in others_ns.into_iter().chain([released_ns]).flatten() {
                 deadline = deadline.min(now + Duration::from_nanos(at_ns.saturating_sub(now_ns())));
             }

@@ -56,10 +56,7 @@ impl Stage for RecordingSink {
 }
 
 /// Runs `text`, which ends in an encoder, with `events` of the sink, and returns the packets and the report.
-fn encoded_with(
-    text: &str,
-    events: impl FnOnce(&Pipeline) -> Events,
-) -> (Vec<PacketRecord>, Report) {
+fn encoded_with(text: &str, events: impl FnOnce(&Pipeline) -> Events) -> (Vec<PacketRecord>, Report) {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     framepath::silence_ffmpeg();
     let pipeline = Pipeline::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -232,7 +229,8 @@ fn a_seek_starts_the_stream_of_the_worker_anew() {
 
 #[test]
 fn each_packet_has_a_row_with_the_work_of_the_worker() {
-    let (records, report) = encoded_with(&format!("{TEST} ! encode h264 threads=1 host=process"), |_| at(vec![]));
+    let (records, report) =
+        encoded_with(&format!("{TEST} ! encode h264 threads=1 host=process"), |_| at(vec![]));
     let rows: Vec<_> = report.rows.iter().filter(|row| row.hop == 1).collect();
     assert_eq!(rows.iter().map(|row| row.seq).collect::<Vec<_>>(), (0..60).collect::<Vec<_>>());
     assert!(rows.iter().map(|row| row.compute_ns).sum::<u64>() > 0);
