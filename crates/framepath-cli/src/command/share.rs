@@ -28,7 +28,7 @@ On this computer only, `framepath top --sender ADDRESS:PORT` shows the same figu
 http://ADDRESS:PORT/metrics serves them to Prometheus.
 
 The same as a path, to which other options can be added (docs/stream.md):
-  framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M crf=22 ! send qr=yes control=yes'
+  framepath run 'screen ! convert format=yuv420p ! encode h264 bitrate=8M crf=22 gop=inf ! send qr=yes control=yes'
 
 LAN and routed networks only: no STUN, no TURN.";
 
@@ -70,8 +70,8 @@ impl ShareArgs {
         let min_bitrate =
             min_bitrate.map_or_else(String::new, |bits| format!(" min_bitrate={}", quote(&bits)));
         let path = format!(
-            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} crf=22 ! send listen={listen} qr=yes \
-             control={control}"
+            "{path} ! convert format=yuv420p ! encode h264 bitrate={bitrate}{min_bitrate} crf=22 gop=inf ! send \
+             listen={listen} qr=yes control={control}"
         );
         RunArgs::of_path(path, live, quiet).run()
     }

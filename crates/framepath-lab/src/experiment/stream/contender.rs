@@ -24,8 +24,10 @@ pub(super) const KILOBITS: u32 = 12_000;
 pub(super) const CRF: u32 = 22;
 /// Threads of every encoder and decoder: each has its slice of a picture, so that none delays a picture.
 pub(super) const THREADS: u32 = 2;
-/// Distance of keyframes, pictures.
-pub(super) const GOP: u32 = 120;
+/// Distance of keyframes, pictures: ten seconds. All contenders have a keyframe at the start, and nothing is lost.
+pub(super) const GOP: u32 = 600;
+/// Distance of keyframes on a link, pictures: two seconds. The link may lose packets, and most contenders cannot ask for a keyframe.
+const GOP_ON_LINK: u32 = 120;
 /// Longest wait until an end listens.
 const LISTENING: Duration = Duration::from_secs(10);
 /// State of a TCP socket that listens, and of a UDP socket without a peer, in /proc/net/tcp and /proc/net/udp.
@@ -54,6 +56,8 @@ struct Ends<'a> {
     receiver: &'a str,
     /// Port of the end that listens.
     port: u16,
+    /// Distance of keyframes, pictures.
+    gop: u32,
     /// Ledgers that framepath records; `None` for none.
     files: Option<&'a LedgerFiles>,
 }
@@ -98,10 +102,10 @@ const PACKAGES: [(&str, &str); 4] = [
 ];
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { framepath, from, sender, port, files, .. } = ends;
+    let Ends { framepath, from, sender, port, gop, files, .. } = ends;
     let send = format!(
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
-         gop={GOP} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
+         gop={gop} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
     );
     // As `framepath view`, with a decoder in the same process as those of the others.
     let recv = format!(
@@ -121,17 +125,18 @@ pub(super) fn gst(pipeline: &str) -> Vec<String> {
     ["gst-launch-1.0", "-q"].into_iter().chain(pipeline.split_whitespace()).map(str::to_owned).collect()
 }
 
-fn gst_encoded(from: &str) -> String {
+fn gst_encoded(ends: &Ends<'_>) -> String {
+    let Ends { from, gop, .. } = ends;
     format!(
         "ximagesrc display-name={from} use-damage=false show-pointer=false ! video/x-raw,framerate={RATE}/1 ! videoconvert ! \
          video/x-raw,format=I420 ! x264enc tune=zerolatency speed-preset=ultrafast bitrate={KILOBITS} vbv-buf-capacity=83 \
-         pass=qual quantizer={CRF} option-string=scenecut=0 key-int-max={GOP} threads={THREADS} sliced-threads=true"
+         pass=qual quantizer={CRF} option-string=scenecut=0 key-int-max={gop} threads={THREADS} sliced-threads=true"
     )
 }
 
 fn gst_over_rtp(ends: &Ends<'_>, buffer: &str, sink: &str) -> [Vec<String>; 2] {
-    let Ends { from, receiver, port, .. } = ends;
-    let encoded = gst_encoded(from);
+    let Ends { receiver, port, .. } = ends;
+    let encoded = gst_encoded(ends);
     [
         gst(&format!(
             "{encoded} ! rtph264pay config-interval=-1 mtu=1200 ! udpsink host={receiver} port={port} sync=false"
@@ -152,8 +157,8 @@ fn gst_rtp(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { from, receiver, port, .. } = ends;
-    let encoded = gst_encoded(from);
+    let Ends { receiver, port, .. } = ends;
+    let encoded = gst_encoded(ends);
     [
         gst(&format!(
             "{encoded} ! h264parse ! mpegtsmux alignment=7 ! queue ! srtsink uri=srt://{receiver}:{port}?mode=caller"
@@ -167,11 +172,11 @@ fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { from, receiver, port, .. } = ends;
+    let Ends { from, receiver, port, gop, .. } = ends;
     let send = format!(
         "ffmpeg -nostdin -v error -f x11grab -draw_mouse 0 -framerate {RATE} -video_size 1920x1080 -i {from} -pix_fmt yuv420p \
          -c:v libx264 -preset ultrafast -tune zerolatency -threads {THREADS} -crf {CRF} -maxrate {KILOBITS}k -bufsize 1000k \
-         -sc_threshold 0 -g {GOP} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
+         -sc_threshold 0 -g {gop} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
     );
     let show = format!(
         "ffplay -v error -noborder -left 0 -top 0 -an -fflags nobuffer -flags low_delay -framedrop udp://{receiver}:{port}"
@@ -198,8 +203,9 @@ impl Streamer {
         let port = free_port()?;
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
         let from_name = from.x_name()?;
-        let commands =
-            (self.commands)(&Ends { framepath: &framepath, from: from_name, sender, receiver, port, files });
+        let gop = if link.is_some() { GOP_ON_LINK } else { GOP };
+        let ends = Ends { framepath: &framepath, from: from_name, sender, receiver, port, gop, files };
+        let commands = (self.commands)(&ends);
         let start = |end: usize| {
             let words = link.map_or(Vec::new(), |link| link.entering(end));
             StreamEnd::start(&[words, commands[end].clone()].concat(), [from, to][end])
