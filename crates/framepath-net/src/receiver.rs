@@ -5,6 +5,7 @@
 //! a frame. A frame passes the reassembly, the jitter buffer, and the inbox, from which the caller takes it.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,7 +27,7 @@ use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::{Credential, WhepClient};
-use crate::whep_server::{ENDPOINT, GONE};
+use crate::whep_server::{ENDPOINT, GONE, NOT_FOUND};
 
 /// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
@@ -38,6 +39,13 @@ const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
 const CLOSING: Duration = Duration::from_millis(200);
 /// Longest time for the request that ends the session at the server.
 const DELETE: Duration = Duration::from_millis(500);
+/// Longest time for the answer to the question why the sender has ended the session.
+const REASON: Duration = Duration::from_secs(5);
+/// Pause before the question is asked again.
+const REASON_PAUSE: Duration = Duration::from_millis(200);
+/// Number of connections for the question that the sender, or a proxy of a sender that has ended, closes without an answer before
+/// the stream counts as ended. A busy sender also closes connections.
+const MOST_CLOSED: usize = 4;
 
 /// Settings of a receiver.
 #[derive(Clone, Debug)]
@@ -429,14 +437,37 @@ impl ReceiverSession {
         self.shared.lost_frames.store(lost_frames + self.dropped, Ordering::Relaxed);
     }
 
-    /// Asks the sender for the reason of the end. A sender whose stream has ended does not answer.
+    /// Asks the sender for the reason of the end, by a request that ends the session. The reason is the stream's end if the sender
+    /// answers that the session has ended or is not known, or accepts no connection. A stop of the receiver ends the wait.
     ///
     /// # Errors
-    /// [`WebrtcError::EndedBySender`].
+    /// [`WebrtcError::EndedBySender`], and [`WebrtcError::EndedWithoutReason`] if the sender does not answer.
     fn check_reason(&mut self) -> Result<(), WebrtcError> {
         let Some(resource) = &self.resource else { return Ok(()) };
-        let status = self.client.delete(resource, Instant::now() + DELETE);
-        if status == Some(GONE) { Err(WebrtcError::EndedBySender) } else { Ok(()) }
+        let (deadline, stopped) = (Instant::now() + REASON, &self.shared.stopped);
+        let mut closed = 0;
+        loop {
+            match self.client.delete(resource, deadline, || stopped.load(Ordering::Acquire)) {
+                Ok(GONE) => return Err(WebrtcError::EndedBySender),
+                Ok(200..300 | NOT_FOUND) => return Ok(()),
+                Ok(status) => log::debug!("reason of the end: HTTP status {status}"),
+                Err(WebrtcError::Canceled) => return Ok(()),
+                Err(WebrtcError::Io { error, .. }) if error.kind() == ErrorKind::ConnectionRefused => {
+                    return Ok(());
+                }
+                Err(error) => {
+                    log::debug!("reason of the end: {error}");
+                    closed += usize::from(matches!(error, WebrtcError::Http(_)) && Instant::now() < deadline);
+                }
+            }
+            if closed >= MOST_CLOSED {
+                return Ok(());
+            }
+            if Instant::now() + REASON_PAUSE >= deadline {
+                return Err(WebrtcError::EndedWithoutReason);
+            }
+            thread::sleep(REASON_PAUSE);
+        }
     }
 
     /// Tells the sender that this viewer leaves.
@@ -450,7 +481,8 @@ impl ReceiverSession {
             thread::sleep(Duration::from_millis(1));
         }
         if let Some(resource) = &self.resource {
-            self.client.delete(resource, Instant::now() + DELETE);
+            // A sender that does not answer ends the session by itself.
+            let _ = self.client.delete(resource, Instant::now() + DELETE, || false);
         }
     }
 }
