@@ -106,6 +106,7 @@ struct ReceiverShared {
     stopped: AtomicBool,
     lost_packets: AtomicU64,
     lost_frames: AtomicU64,
+    invalid_frames: AtomicU64,
     /// Exchange of the ledgers with the sender.
     ledger: Arc<LedgerExchange>,
 }
@@ -164,6 +165,7 @@ impl WhepReceiver {
             stopped: AtomicBool::new(false),
             lost_packets: AtomicU64::new(0),
             lost_frames: AtomicU64::new(0),
+            invalid_frames: AtomicU64::new(0),
             ledger: Arc::default(),
         });
         let (coding, server) = (peer.coding(), client.server);
@@ -233,6 +235,7 @@ impl WhepReceiver {
         ReassemblyCounts {
             lost_packets: self.shared.lost_packets.load(Ordering::Relaxed),
             lost_frames: self.shared.lost_frames.load(Ordering::Relaxed),
+            invalid_frames: self.shared.invalid_frames.load(Ordering::Relaxed),
         }
     }
 }
@@ -432,9 +435,10 @@ impl ReceiverSession {
     }
 
     fn count(&self) {
-        let ReassemblyCounts { lost_packets, lost_frames } = self.reassembly.counts();
+        let ReassemblyCounts { lost_packets, lost_frames, invalid_frames } = self.reassembly.counts();
         self.shared.lost_packets.store(lost_packets, Ordering::Relaxed);
         self.shared.lost_frames.store(lost_frames + self.dropped, Ordering::Relaxed);
+        self.shared.invalid_frames.store(invalid_frames, Ordering::Relaxed);
     }
 
     /// Asks the sender for the reason of the end, by a request that ends the session. The reason is the stream's end if the sender
