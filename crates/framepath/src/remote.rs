@@ -78,8 +78,8 @@ impl Report {
 
     /// Returns true if hop `hop` belongs to another viewer than hop `sink`, so that no frame on the way to `sink` passes it.
     pub(crate) fn is_of_other_viewer(&self, hop: u16, sink: u16) -> bool {
-        self.remote_of(hop)
-            .is_some_and(|remote| remote.viewer > 0 && !remote.hops.contains(&usize::from(sink)))
+        let viewer = |hop| self.remote_of(hop).map(|remote| remote.viewer).filter(|viewer| *viewer > 0);
+        matches!((viewer(hop), viewer(sink)), (Some(of_hop), Some(of_sink)) if of_hop != of_sink)
     }
 
     /// Returns the other end on whose clock a row's times depend.
