@@ -304,6 +304,8 @@ fn cut_spans(report: &mut Report, hop: u16) {
 
 #[cfg(test)]
 mod tests {
+    use framepath_os::measure::meter::Level;
+
     use super::*;
 
     fn row(seq: u64, hop: u16, enter_ns: u64, leave_ns: u64, flags: u32) -> Row {
@@ -522,7 +524,7 @@ mod tests {
 
     #[test]
     fn the_figures_of_a_viewer_have_no_hops_of_others() {
-        let mut report = with_viewers(5);
+        let mut report = Report { level: Level::Times, ..with_viewers(5) };
         let summary = crate::export::summary::summary(&mut report, "test");
         let hops: Vec<Vec<&str>> =
             summary.rows.iter().map(|row| row.hops.iter().map(|hop| hop.hop.as_str()).collect()).collect();
