@@ -83,9 +83,12 @@ pub enum WebrtcError {
     /// A frame cannot be split into packets.
     #[error("packetise a frame: {0}")]
     Packetize(String),
-    /// The user of the sender has ended this viewer's session; the stream goes on.
+    /// The user of the sender has ended this viewer's session, or another program that has the token; the stream goes on.
     #[error("the sender has ended this viewer's session; its stream may go on for others")]
     EndedBySender,
+    /// The sender has ended this viewer's session, and does not answer the question for the reason.
+    #[error("the sender has ended this viewer's session, and does not say why; frames may be missing")]
+    EndedWithoutReason,
     /// A signal or a stop request ended the wait.
     #[error("canceled")]
     Canceled,

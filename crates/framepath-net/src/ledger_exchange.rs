@@ -2,13 +2,14 @@
 //! Exchange of the ledgers of both ends of a stream: the rows that this end gives, and those that it has got.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Mutex;
 
 use framepath_model::ledger::Row;
 
 use crate::ledger_message::{FrameRows, MOST_HOPS, RemotePath};
 use crate::lock::lock;
+use crate::sender_sessions::MOST_VIEWERS;
 use crate::sent_frame::SentFrame;
 
 /// Maximum number of own frames whose rows wait for the network thread; the oldest are forgotten.
@@ -17,6 +18,8 @@ const MOST_OUTGOING: usize = 1024;
 const MOST_FRAMES: usize = 1 << 16;
 /// Maximum number of rows of all these frames, about 200 MB. Frames of honest ends have one row for each hop.
 const MOST_ROWS: usize = 1 << 20;
+// Numbers of hops have 16 bits in a report, which also has the hops of this end, and two of the way to each other end.
+const _: () = assert!(LedgerExchange::MOST_REMOTES * (MOST_HOPS + 2) < 1 << 13);
 
 /// Rows of one frame at the other end, in this machine's clock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +41,8 @@ pub struct RemoteLedger {
     pub frames: HashMap<u64, RemoteFrame>,
     /// Number of times that the clock of one of the machines jumped.
     pub clock_jumps: u64,
+    /// Value of `ExchangeState::kept` at the last frame.
+    last_kept: u64,
 }
 
 /// Exchange of the ledgers of both ends of a stream. The threads of the path give rows, and the network thread sends them.
@@ -55,9 +60,17 @@ struct ExchangeState {
     order: VecDeque<(u64, u64)>,
     /// Number of rows of the frames in `remotes`.
     rows: usize,
+    /// Number of frames that were kept, also of those that are forgotten.
+    kept: u64,
+    /// Numbers of the viewers of whom all frames are forgotten.
+    forgotten: BTreeSet<u64>,
 }
 
 impl LedgerExchange {
+    /// Maximum number of other ends whose frames are kept: as many as watch at once. Of more, those whose last frame is oldest are
+    /// forgotten, so that a report does not grow with the number of ended sessions.
+    pub const MOST_REMOTES: usize = MOST_VIEWERS;
+
     /// Sets the path of this end, and begins the exchange. Paths of more than 64 hops are not exchanged.
     pub fn begin(&self, path: RemotePath) {
         if path.hops.len() <= MOST_HOPS && path.threads.len() <= MOST_HOPS {
@@ -81,9 +94,14 @@ impl LedgerExchange {
         let wanted = |remote: &RemoteLedger| {
             let frames = remote.frames.iter().filter(|(id, _)| is_wanted(**id));
             let frames = frames.map(|(id, frame)| (*id, frame.clone())).collect();
-            RemoteLedger { path: remote.path.clone(), frames, clock_jumps: remote.clock_jumps }
+            RemoteLedger { path: remote.path.clone(), frames, ..*remote }
         };
         state.remotes.iter().map(|(viewer, remote)| (*viewer, wanted(remote))).collect()
+    }
+
+    /// Returns the number of viewers that have sent rows and of whom all frames are forgotten, because other viewers came later.
+    pub fn forgotten(&self) -> usize {
+        lock(&self.0).forgotten.len()
     }
 
     /// Returns the path of this end; `None` before the run has begun.
@@ -99,8 +117,14 @@ impl LedgerExchange {
     /// Keeps the rows of a frame of the viewer with this number; 0 is the sender.
     pub(crate) fn keep(&self, viewer: u64, path: &RemotePath, id: u64, frame: RemoteFrame) {
         let state = &mut *lock(&self.0);
+        if state.remotes.len() >= LedgerExchange::MOST_REMOTES && !state.remotes.contains_key(&viewer) {
+            state.forget_oldest_remote();
+        }
+        state.forgotten.remove(&viewer);
+        state.kept += 1;
         let remote = state.remotes.entry(viewer);
         let remote = remote.or_insert_with(|| RemoteLedger { path: path.clone(), ..RemoteLedger::default() });
+        remote.last_kept = state.kept;
         state.rows += frame.rows.len();
         match remote.frames.insert(id, frame) {
             Some(before) => state.rows -= before.rows.len(),
@@ -114,6 +138,7 @@ impl LedgerExchange {
             if remote.get().frames.is_empty() {
                 // The path of a viewer that left long ago.
                 remote.remove();
+                state.forgotten.insert(viewer);
             }
         }
     }
@@ -123,6 +148,20 @@ impl LedgerExchange {
         if let Some(remote) = lock(&self.0).remotes.get_mut(&viewer) {
             remote.clock_jumps += jumps;
         }
+    }
+}
+
+impl ExchangeState {
+    /// Forgets the other end whose last frame is oldest.
+    fn forget_oldest_remote(&mut self) {
+        let oldest =
+            self.remotes.iter().min_by_key(|(_, remote)| remote.last_kept).map(|(viewer, _)| *viewer);
+        let Some((viewer, remote)) = oldest.and_then(|viewer| self.remotes.remove_entry(&viewer)) else {
+            return;
+        };
+        self.rows -= remote.frames.values().map(|frame| frame.rows.len()).sum::<usize>();
+        self.order.retain(|(of, _)| *of != viewer);
+        self.forgotten.insert(viewer);
     }
 }
 
@@ -154,5 +193,28 @@ mod tests {
         let remotes = exchange.remotes(|id| id > 0);
         assert_eq!(remotes.keys().collect::<Vec<_>>(), [&2]);
         assert_eq!(remotes[&2].frames.len(), MOST_FRAMES - 1);
+        assert_eq!(exchange.forgotten(), 1);
+    }
+
+    #[test]
+    fn of_ended_sessions_the_last_ones_are_kept() {
+        const MOST: usize = LedgerExchange::MOST_REMOTES;
+        let exchange = LedgerExchange::default();
+        let frame = RemoteFrame { rows: vec![Row::default(); 2], error_ns: 0, departure: None };
+        for viewer in 2..=2000 {
+            // Viewer 1 watches all the time, and the others one after another.
+            exchange.keep(1, &RemotePath::default(), viewer, frame.clone());
+            exchange.keep(viewer, &RemotePath::default(), viewer, frame.clone());
+        }
+        let remotes = exchange.remotes(|_| true);
+        let last = 2001 - (MOST as u64 - 1)..=2000;
+        assert_eq!(
+            remotes.keys().copied().collect::<Vec<_>>(),
+            [1].into_iter().chain(last).collect::<Vec<_>>()
+        );
+        assert_eq!((exchange.forgotten(), remotes[&1].frames.len()), (2000 - MOST, 1999));
+        let state = lock(&exchange.0);
+        let kept: usize = remotes.values().map(|remote| remote.frames.len()).sum();
+        assert_eq!((state.order.len(), state.rows), (kept, 2 * kept));
     }
 }

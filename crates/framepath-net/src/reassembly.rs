@@ -67,6 +67,8 @@ pub struct ReassemblyCounts {
     /// Number of frames that were not handed on, because a packet of them was lost or a frame that they depend on.
     /// Several frames in a row that lost all their packets count as one.
     pub lost_frames: u64,
+    /// Number of those frames that lost no packet, and whose payloads are not valid.
+    pub invalid_frames: u64,
 }
 
 /// Frame of which the last packet has not arrived.
@@ -79,8 +81,10 @@ struct PartialFrame {
     last_arrived_ns: u64,
     number: Option<u64>,
     joiner: Box<dyn PayloadJoiner>,
-    /// True if a packet is missing, or the payloads are not valid.
+    /// True if a packet is missing.
     broken: bool,
+    /// True if the payloads are not valid, or the frame is too large.
+    invalid: bool,
 }
 
 /// Reassembly of the frames of one stream.
@@ -236,7 +240,8 @@ impl Reassembly {
         self.is_numbered |= number.is_some();
         if self.partial.as_ref().is_some_and(|partial| partial.time != time) {
             // A sender may leave out the marker.
-            self.at_boundary = self.partial.as_ref().is_some_and(|partial| !partial.broken);
+            self.at_boundary =
+                self.partial.as_ref().is_some_and(|partial| !partial.broken && !partial.invalid);
             self.finish_frame();
         }
         let (new_joiner, at_boundary) = (self.new_joiner, self.at_boundary);
@@ -251,16 +256,17 @@ impl Reassembly {
             number: None,
             joiner: new_joiner(),
             broken: !begins,
+            invalid: false,
         });
         // The network may have reordered the packets, and a packet may have been sent again.
         partial.arrived_ns = partial.arrived_ns.min(arrived_ns);
         partial.last_arrived_ns = partial.last_arrived_ns.max(arrived_ns);
         partial.number = partial.number.or(number);
-        if !partial.broken {
+        if !partial.broken && !partial.invalid {
             partial.payload_bytes += payload.len();
             let PartialFrame { bytes, joiner, .. } = partial;
             let is_valid = meter::copy(payload.len(), || joiner.push(&payload, bytes)).is_some();
-            partial.broken = !is_valid || partial.bytes.len().max(partial.payload_bytes) > LARGEST_FRAME;
+            partial.invalid = !is_valid || partial.bytes.len().max(partial.payload_bytes) > LARGEST_FRAME;
         }
         self.at_boundary = marker;
         if marker {
@@ -270,12 +276,12 @@ impl Reassembly {
 
     /// Ends the partial frame, which is ready if it is whole and can be decoded.
     fn finish_frame(&mut self) {
-        let Some(PartialFrame { time, bytes, arrived_ns, last_arrived_ns, number, joiner, broken, .. }) =
-            self.partial.take()
-        else {
-            return;
-        };
-        if broken || bytes.is_empty() || !joiner.is_complete() {
+        let Some(partial) = self.partial.take() else { return };
+        let PartialFrame {
+            time, bytes, arrived_ns, last_arrived_ns, number, joiner, broken, invalid, ..
+        } = partial;
+        if broken || invalid || bytes.is_empty() || !joiner.is_complete() {
+            self.counts.invalid_frames += u64::from(!broken);
             self.lose_frame();
             return;
         }

@@ -5,6 +5,7 @@
 //! a frame. A frame passes the reassembly, the jitter buffer, and the inbox, from which the caller takes it.
 
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::{Credential, WhepClient};
-use crate::whep_server::{ENDPOINT, GONE};
+use crate::whep_server::{ENDPOINT, GONE, NOT_FOUND};
 
 /// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
@@ -39,6 +40,13 @@ const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
 const CLOSING: Duration = Duration::from_millis(200);
 /// Longest time for the request that ends the session at the server.
 const DELETE: Duration = Duration::from_millis(500);
+/// Longest time for the answer to the question why the sender has ended the session.
+const REASON: Duration = Duration::from_secs(5);
+/// Pause before the question is asked again.
+const REASON_PAUSE: Duration = Duration::from_millis(200);
+/// Number of connections for the question that the sender, or a proxy of a sender that has ended, closes without an answer before
+/// the stream counts as ended. A busy sender also closes connections.
+const MOST_CLOSED: usize = 4;
 
 /// Settings of a receiver.
 #[derive(Clone, Debug)]
@@ -99,6 +107,7 @@ struct ReceiverShared {
     stopped: AtomicBool,
     lost_packets: AtomicU64,
     lost_frames: AtomicU64,
+    invalid_frames: AtomicU64,
     /// Exchange of the ledgers with the sender.
     ledger: Arc<LedgerExchange>,
 }
@@ -157,6 +166,7 @@ impl WhepReceiver {
             stopped: AtomicBool::new(false),
             lost_packets: AtomicU64::new(0),
             lost_frames: AtomicU64::new(0),
+            invalid_frames: AtomicU64::new(0),
             ledger: Arc::default(),
         });
         let (coding, server) = (peer.coding(), client.server);
@@ -227,6 +237,7 @@ impl WhepReceiver {
         ReassemblyCounts {
             lost_packets: self.shared.lost_packets.load(Ordering::Relaxed),
             lost_frames: self.shared.lost_frames.load(Ordering::Relaxed),
+            invalid_frames: self.shared.invalid_frames.load(Ordering::Relaxed),
         }
     }
 }
@@ -431,19 +442,43 @@ impl ReceiverSession {
     }
 
     fn count(&self) {
-        let ReassemblyCounts { lost_packets, lost_frames } = self.reassembly.counts();
+        let ReassemblyCounts { lost_packets, lost_frames, invalid_frames } = self.reassembly.counts();
         self.shared.lost_packets.store(lost_packets, Ordering::Relaxed);
         self.shared.lost_frames.store(lost_frames + self.dropped, Ordering::Relaxed);
+        self.shared.invalid_frames.store(invalid_frames, Ordering::Relaxed);
     }
 
-    /// Asks the sender for the reason of the end. A sender whose stream has ended does not answer.
+    /// Asks the sender for the reason of the end, by a request that ends the session. The reason is the stream's end if the sender
+    /// answers that the session has ended or is not known, or accepts no connection. A stop of the receiver ends the wait.
     ///
     /// # Errors
-    /// [`WebrtcError::EndedBySender`].
+    /// [`WebrtcError::EndedBySender`], and [`WebrtcError::EndedWithoutReason`] if the sender does not answer.
     fn check_reason(&mut self) -> Result<(), WebrtcError> {
         let Some(resource) = &self.resource else { return Ok(()) };
-        let status = self.client.delete(resource, Instant::now() + DELETE);
-        if status == Some(GONE) { Err(WebrtcError::EndedBySender) } else { Ok(()) }
+        let (deadline, stopped) = (Instant::now() + REASON, &self.shared.stopped);
+        let mut closed = 0;
+        loop {
+            match self.client.delete(resource, deadline, || stopped.load(Ordering::Acquire)) {
+                Ok(GONE) => return Err(WebrtcError::EndedBySender),
+                Ok(200..300 | NOT_FOUND) => return Ok(()),
+                Ok(status) => log::debug!("reason of the end: HTTP status {status}"),
+                Err(WebrtcError::Canceled) => return Ok(()),
+                Err(WebrtcError::Io { error, .. }) if error.kind() == ErrorKind::ConnectionRefused => {
+                    return Ok(());
+                }
+                Err(error) => {
+                    log::debug!("reason of the end: {error}");
+                    closed += usize::from(matches!(error, WebrtcError::Http(_)) && Instant::now() < deadline);
+                }
+            }
+            if closed >= MOST_CLOSED {
+                return Ok(());
+            }
+            if Instant::now() + REASON_PAUSE >= deadline {
+                return Err(WebrtcError::EndedWithoutReason);
+            }
+            thread::sleep(REASON_PAUSE);
+        }
     }
 
     /// Tells the sender that this viewer leaves.
@@ -457,7 +492,8 @@ impl ReceiverSession {
             thread::sleep(Duration::from_millis(1));
         }
         if let Some(resource) = &self.resource {
-            self.client.delete(resource, Instant::now() + DELETE);
+            // A sender that does not answer ends the session by itself.
+            let _ = self.client.delete(resource, Instant::now() + DELETE, || false);
         }
     }
 }

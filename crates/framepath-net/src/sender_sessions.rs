@@ -140,6 +140,9 @@ impl SenderSessions {
                         session.id == id && (viewer.is_none() || session.proved == viewer)
                     };
                     let viewer = self.viewers.iter_mut().find(is_named);
+                    if let Some(viewer) = viewer.as_ref().filter(|_| self.ends.is_none()) {
+                        self.shared.add_ended(&viewer.id);
+                    }
                     let _ = reply.send(viewer.map(ViewerSession::close).is_some());
                 }
                 Ok(SenderCommand::End) => {
@@ -158,7 +161,7 @@ impl SenderSessions {
         for viewer in &mut self.viewers {
             if (all || numbers.contains(&viewer.number)) && viewer.close() {
                 log::info!("viewer {}: ended by the user", viewer.number);
-                lock(&self.shared.ended).insert(viewer.id.clone());
+                self.shared.add_ended(&viewer.id);
             }
         }
     }

@@ -32,6 +32,9 @@ pub(crate) const REPLY: Duration = Duration::from_secs(5);
 /// forgotten.
 const MOST_SENT: usize = 4096;
 
+/// Maximum number of ended sessions that are remembered, so that their viewers learn the reason; the oldest are forgotten.
+const MOST_ENDED: usize = 1024;
+
 /// Sessions that the user wants to end.
 #[derive(Debug, Default)]
 pub(crate) struct SessionsToEnd {
@@ -112,8 +115,9 @@ pub(crate) struct SenderShared {
     /// Figures of the viewers that watch.
     pub(crate) figures: Mutex<Vec<ViewerFigures>>,
     pub(crate) to_end: Mutex<SessionsToEnd>,
-    /// Ids of the sessions that the user has ended: the viewer asks for the reason.
-    pub(crate) ended: Mutex<HashSet<String>>,
+    /// Ids of the sessions that have ended before the stream, by the user or by a request, oldest first: the viewer asks for the
+    /// reason.
+    pub(crate) ended: Mutex<VecDeque<String>>,
     pub(crate) viewers: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -212,8 +216,17 @@ impl SenderShared {
         SenderCounts { viewers, sent, dropped, keyframe_requests }
     }
 
-    /// Returns true if the user has ended the session with this id.
+    /// Records that the session with this id has ended before the stream.
+    pub(crate) fn add_ended(&self, id: &str) {
+        let mut ended = lock(&self.ended);
+        if ended.len() >= MOST_ENDED {
+            ended.pop_front();
+        }
+        ended.push_back(id.to_owned());
+    }
+
+    /// Returns true if the session with this id has ended before the stream.
     pub(crate) fn has_ended(&self, id: &str) -> bool {
-        lock(&self.ended).contains(id)
+        lock(&self.ended).iter().any(|ended| ended == id)
     }
 }

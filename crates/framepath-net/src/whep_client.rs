@@ -160,12 +160,18 @@ impl WhepClient {
         Ok(WhepAnswer { answer, resource })
     }
 
-    /// Ends the session with this resource, and returns the status of the answer. A server that does not answer ends the session by
-    /// itself.
-    pub(crate) fn delete(&mut self, resource: &str, deadline: Instant) -> Option<u16> {
-        let deleted = self.request(&Method::DELETE, resource, String::new(), deadline, || false);
-        let status = deleted.map(|(status, ..)| status.as_u16());
-        status.inspect_err(|error| log::debug!("{}: DELETE: {error}", self.url)).ok()
+    /// Ends the session with this resource, and returns the status of the answer.
+    ///
+    /// # Errors
+    /// The server does not answer before `deadline`, or closes the connection; or `canceled` returns true.
+    pub(crate) fn delete(
+        &mut self,
+        resource: &str,
+        deadline: Instant,
+        canceled: impl Fn() -> bool,
+    ) -> Result<u16, WebrtcError> {
+        let deleted = self.request(&Method::DELETE, resource, String::new(), deadline, canceled);
+        deleted.map(|(status, ..)| status.as_u16())
     }
 
     /// Sends a request, and returns the status, the headers and the body of the answer.

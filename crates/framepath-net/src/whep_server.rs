@@ -34,8 +34,10 @@ use crate::wrong_tokens::DELAY;
 pub(crate) const ENDPOINT: &str = "/whep";
 /// Path of the figures.
 pub(crate) const METRICS: &str = "/metrics";
-/// Status of a session that the user of the sender has ended.
+/// Status of a session that has ended before the stream: by the user of the sender, or by a request.
 pub(crate) const GONE: u16 = 410;
+/// Status of a session that is not known.
+pub(crate) const NOT_FOUND: u16 = 404;
 /// Media type of offers and answers.
 pub(crate) const SDP: &str = "application/sdp";
 /// Largest offer, bytes. Those of browsers have a few KiB, and str0m takes long for large ones.
@@ -331,11 +333,13 @@ fn delete(
         return Err(RequestRefused::new(StatusCode::GONE, "the sender has ended this session"));
     }
     let (reply, replies) = sync_channel(1);
+    let ended = || Ok(text_response(StatusCode::OK, "ended"));
     if !commands.send(SenderCommand::Delete { id, viewer, reply }) {
-        return Err(RequestRefused::unavailable());
+        // The session has ended with the stream.
+        return ended();
     }
     match replies.recv_timeout(REPLY) {
-        Ok(true) => Ok(text_response(StatusCode::OK, "ended")),
+        Ok(true) | Err(RecvTimeoutError::Disconnected) => ended(),
         Ok(false) => Err(RequestRefused::new(StatusCode::NOT_FOUND, "no such session")),
         Err(error) => Err(RequestRefused::no_reply(error)),
     }

@@ -64,10 +64,12 @@ pub enum LossReason {
     Network,
     /// Files of an image sequence gave no picture: they are empty, are no pictures, or are damaged.
     NoPicture,
-    /// Frames were not handed on, because packets of them, or of frames that they depend on, did not arrive.
+    /// Frames were not handed on, because packets of them, or of frames that they depend on, did not arrive or are not valid.
     NetworkFrames {
-        /// Number of packets that did not arrive in time; 0 if only the path was too slow.
+        /// Number of packets that did not arrive in time.
         packets: u64,
+        /// Number of frames whose packets arrived, and are not valid. If this and `packets` are 0, the path was too slow.
+        invalid: u64,
     },
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
@@ -131,15 +133,22 @@ impl fmt::Display for Loss {
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
             ),
-            LossReason::NetworkFrames { packets: 0 } => f.write_str(
+            LossReason::NetworkFrames { packets: 0, invalid: 0 } => f.write_str(
                 ": the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
             ),
-            LossReason::NetworkFrames { packets } => write!(
-                f,
-                ": {packets} RTP packet{} did not arrive in time, and the frames up to the next keyframe depend on \
-                 them; raise latency=, or lower the stream's bit rate",
-                if *packets == 1 { "" } else { "s" }
-            ),
+            LossReason::NetworkFrames { packets, invalid } => {
+                let s = |count: u64| if count == 1 { "" } else { "s" };
+                f.write_str(": ")?;
+                if *packets > 0 {
+                    write!(f, "{packets} RTP packet{} did not arrive in time, ", s(*packets))?;
+                }
+                if *invalid > 0 {
+                    write!(f, "{invalid} frame{} had invalid packets, ", s(*invalid))?;
+                }
+                f.write_str("and the frames up to the next keyframe depend on them")?;
+                let advice = "; raise latency=, or lower the stream's bit rate";
+                f.write_str(if *packets > 0 { advice } else { "" })
+            }
             LossReason::Disconnected { gap_ns } => write!(
                 f,
                 ": reconnected, {:.2} s without a connection; the packets of this time are missing",
@@ -169,5 +178,33 @@ mod tests {
         let loss =
             Loss { hop: "v4l2 /dev/video0".to_owned(), count: 1, first: None, reason: LossReason::Device };
         assert!(loss.to_string().starts_with("v4l2 /dev/video0: lost 1 frame: "));
+    }
+
+    #[test]
+    fn lost_packets_and_invalid_ones_are_different_reasons() {
+        for (packets, invalid, text) in [
+            (
+                0,
+                0,
+                "the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
+            ),
+            (0, 1, "1 frame had invalid packets, and the frames up to the next keyframe depend on them"),
+            (
+                2,
+                0,
+                "2 RTP packets did not arrive in time, and the frames up to the next keyframe depend on them; raise \
+                 latency=, or lower the stream's bit rate",
+            ),
+            (
+                1,
+                2,
+                "1 RTP packet did not arrive in time, 2 frames had invalid packets, and the frames up to the next \
+                 keyframe depend on them; raise latency=, or lower the stream's bit rate",
+            ),
+        ] {
+            let reason = LossReason::NetworkFrames { packets, invalid };
+            let loss = Loss { hop: "recv x".to_owned(), count: 4, first: None, reason };
+            assert_eq!(loss.to_string(), format!("recv x: lost 4 frames: {text}"));
+        }
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct NetworkStats {
     /// Number of frames that a source dropped because packets of them were lost, or of frames that they depend on; 0
     /// for a source that hands on damaged frames.
     pub(crate) lost_frames: AtomicU64,
+    /// Number of those frames that lost no packet, and whose packets are not valid.
+    pub(crate) invalid_frames: AtomicU64,
     /// Number of times that the connection was lost and made again.
     pub(crate) reconnects: AtomicU64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection

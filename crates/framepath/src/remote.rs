@@ -76,6 +76,12 @@ impl Report {
         self.remotes.iter().find(|remote| remote.hops.contains(&usize::from(hop)))
     }
 
+    /// Returns true if hop `hop` belongs to another viewer than hop `sink`, so that no frame on the way to `sink` passes it.
+    pub(crate) fn is_of_other_viewer(&self, hop: u16, sink: u16) -> bool {
+        let viewer = |hop| self.remote_of(hop).map(|remote| remote.viewer).filter(|viewer| *viewer > 0);
+        matches!((viewer(hop), viewer(sink)), (Some(of_hop), Some(of_sink)) if of_hop != of_sink)
+    }
+
     /// Returns the other end on whose clock a row's times depend.
     pub(crate) fn clock_of(&self, row: &Row) -> Option<&RemoteReport> {
         self.remote_of(row.hop).filter(|_| row.has(flag::REMOTE))

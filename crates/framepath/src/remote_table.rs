@@ -304,6 +304,8 @@ fn cut_spans(report: &mut Report, hop: u16) {
 
 #[cfg(test)]
 mod tests {
+    use framepath_os::measure::meter::Level;
+
     use super::*;
 
     fn row(seq: u64, hop: u16, enter_ns: u64, leave_ns: u64, flags: u32) -> Row {
@@ -507,20 +509,40 @@ mod tests {
         assert_eq!(numbers, [None, Some(1), Some(4)]);
     }
 
+    /// Returns the report of a sender with `count` viewers, of whom the first is the slowest.
+    fn with_viewers(count: u64) -> Report {
+        let mut report = report(&["file", "send"]);
+        report.rows.extend([row(0, 0, 1000, 2000, 0), row(0, 1, 2000, 3000, flag::LAST)]);
+        let of_viewer = |viewer: u64| {
+            let departure = SentFrame { packetized_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
+            let shown = row(0, 0, 4000, 9_000_000 - viewer * 1_000_000, flag::LAST);
+            (viewer, table(&["recv"], vec![(0, vec![shown], Some(departure))]))
+        };
+        report.add_viewers(&(1..=count).map(of_viewer).collect(), 1);
+        report
+    }
+
+    #[test]
+    fn the_figures_of_a_viewer_have_no_hops_of_others() {
+        let mut report = Report { level: Level::Times, ..with_viewers(5) };
+        let summary = crate::export::summary::summary(&mut report, "test");
+        let hops: Vec<Vec<&str>> =
+            summary.rows.iter().map(|row| row.hops.iter().map(|hop| hop.hop.as_str()).collect()).collect();
+        assert_eq!(hops.len(), 5);
+        for (viewer, hops) in (1..).zip(hops) {
+            let of_viewer = ["pace", "wire", "recv"].map(|hop| format!("viewer {viewer}: {hop}"));
+            assert_eq!(hops[..2], ["file", "send"]);
+            assert_eq!(hops[2..], of_viewer);
+        }
+        let mut page = Vec::new();
+        crate::export::page::write(&mut report, &mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
+        assert_eq!(page.matches("<tr><th><code>").count(), 5 * 5);
+    }
+
     #[test]
     fn of_many_viewers_the_median_and_the_slowest_are_shown() {
-        let text = |count: u64| {
-            let mut report = report(&["file", "send"]);
-            report.rows.extend([row(0, 0, 1000, 2000, 0), row(0, 1, 2000, 3000, flag::LAST)]);
-            // Viewer 1 is the slowest, and the last one the fastest.
-            let of_viewer = |viewer: u64| {
-                let departure = SentFrame { packetized_ns: 2900, sent_ns: 3800, ..SentFrame::default() };
-                let shown = row(0, 0, 4000, 9_000_000 - viewer * 1_000_000, flag::LAST);
-                (viewer, table(&["recv"], vec![(0, vec![shown], Some(departure))]))
-            };
-            report.add_viewers(&(1..=count).map(of_viewer).collect(), 1);
-            crate::export::text::live(&mut report)
-        };
+        let text = |count: u64| crate::export::text::live(&mut with_viewers(count));
         let shown = |text: &str| -> Vec<u64> {
             (1..=6).filter(|viewer| text.contains(&format!("\nviewer {viewer}: recv "))).collect()
         };

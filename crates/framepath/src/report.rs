@@ -179,6 +179,8 @@ pub struct NetworkReport {
     /// Number of frames that the source dropped because packets of them were lost, or of frames that they depend on; 0
     /// for a source that hands on damaged frames.
     pub lost_frames: u64,
+    /// Number of those frames that lost no packet, and whose packets are not valid.
+    pub invalid_frames: u64,
     /// Number of times that the connection was lost and made again.
     pub reconnects: u64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
@@ -188,10 +190,11 @@ pub struct NetworkReport {
 
 impl NetworkReport {
     pub(crate) fn of(stats: &NetworkStats) -> NetworkReport {
-        let NetworkStats { lost, lost_frames, reconnects, gap_ns } = stats;
-        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let (lost, lost_frames) = (load(lost), load(lost_frames));
-        NetworkReport { lost, lost_frames, reconnects: load(reconnects), gap_ns: load(gap_ns) }
+        let NetworkStats { lost, lost_frames, invalid_frames, reconnects, gap_ns } = stats;
+        let counts = [lost, lost_frames, invalid_frames, reconnects, gap_ns];
+        let [lost, lost_frames, invalid_frames, reconnects, gap_ns] =
+            counts.map(|count| count.load(Ordering::Relaxed));
+        NetworkReport { lost, lost_frames, invalid_frames, reconnects, gap_ns }
     }
 }
 
@@ -312,10 +315,10 @@ impl Report {
             let hop = source();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
         }
-        let NetworkReport { lost, lost_frames, reconnects, gap_ns } = self.network;
+        let NetworkReport { lost, lost_frames, invalid_frames, reconnects, gap_ns } = self.network;
         let packets = match lost_frames {
             0 => (lost, LossReason::Network),
-            frames => (frames, LossReason::NetworkFrames { packets: lost }),
+            frames => (frames, LossReason::NetworkFrames { packets: lost, invalid: invalid_frames }),
         };
         for (count, reason) in [packets, (reconnects, LossReason::Disconnected { gap_ns })] {
             if count > 0 {

@@ -244,7 +244,21 @@ fn a_frame_whose_last_unit_has_no_end_is_not_handed_on() {
             packet.seq = seq;
         }
         let (got, counts) = numbers(coding, packets, &all);
-        let expected = ReassemblyCounts { lost_packets: 0, lost_frames: 3 };
+        let expected = ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1 };
+        assert_eq!((got, counts), (vec![0, 1, 5, 6, 7, 8, 9], expected), "{coding:?}");
+    }
+}
+
+#[test]
+fn a_frame_with_an_invalid_payload_counts_as_such() {
+    for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
+        let all = frames(coding);
+        let mut packets = packets(coding, &all);
+        for packet in packets.iter_mut().filter(|packet| packet.time == 2 * 3000) {
+            packet.payload = Arc::new([]);
+        }
+        let (got, counts) = numbers(coding, packets, &all);
+        let expected = ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1 };
         assert_eq!((got, counts), (vec![0, 1, 5, 6, 7, 8, 9], expected), "{coding:?}");
     }
 }
@@ -312,7 +326,7 @@ fn fragments_without_an_end_are_kept_up_to_the_largest_frame() {
     ];
     for (coding, first, head) in hostile {
         let mut reassembly = Reassembly::new(coding, 0).unwrap();
-        let is_broken = |reassembly: &Reassembly| reassembly.partial.as_ref().map(|partial| partial.broken);
+        let is_invalid = |reassembly: &Reassembly| reassembly.partial.as_ref().map(|partial| partial.invalid);
         let mut seq = 0;
         let mut push = |reassembly: &mut Reassembly, payload: &Arc<[u8]>| {
             seq += 1;
@@ -323,10 +337,10 @@ fn fragments_without_an_end_are_kept_up_to_the_largest_frame() {
         push(&mut reassembly, &first.into());
         let fragment: Arc<[u8]> = [head, &vec![0x88; 1 << 20][..]].concat().into();
         for _ in 0..LARGEST_FRAME >> 20 {
-            assert_eq!(is_broken(&reassembly), Some(false), "{coding:?}");
+            assert_eq!(is_invalid(&reassembly), Some(false), "{coding:?}");
             push(&mut reassembly, &fragment);
         }
-        assert_eq!(is_broken(&reassembly), Some(true), "{coding:?}");
+        assert_eq!(is_invalid(&reassembly), Some(true), "{coding:?}");
     }
 }
 

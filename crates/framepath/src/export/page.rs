@@ -42,10 +42,9 @@ pub fn write(report: &mut Report, to: &mut dyn Write) -> io::Result<()> {
         _ if report.level == Level::Off => Vec::new(),
         leaves => leaves,
     };
-    let digests: Vec<(u16, Digest)> = sinks.into_iter().map(|sink| (sink, report.digest_of(sink))).collect();
     // Writing to a string cannot fail.
     let mut page = String::new();
-    let _ = document(&mut page, report, &digests);
+    let _ = document(&mut page, report, &sinks);
     to.write_all(page.as_bytes())?;
     to.flush()
 }
@@ -56,7 +55,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn document(page: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std::fmt::Result {
+fn document(page: &mut String, report: &mut Report, sinks: &[u16]) -> std::fmt::Result {
     let path = escaped(&report.path());
     write!(
         page,
@@ -65,8 +64,10 @@ fn document(page: &mut String, report: &Report, digests: &[(u16, Digest)]) -> st
          <title>framepath: {path}</title><style>{}</style></head><body><main>\n<p class=\"path\"><code>{path}</code></p>\n",
         style::SHEET
     )?;
-    for (at, (sink, digest)) in digests.iter().enumerate() {
-        if digests.len() > 1 {
+    for (at, sink) in sinks.iter().enumerate() {
+        // One at a time, because each has figures of all hops.
+        let digest = &report.digest_of(*sink);
+        if sinks.len() > 1 {
             let hop = &report.hops[usize::from(*sink)].text;
             writeln!(page, "<p class=\"sink\">Frames to <code>{}</code> (hop {sink})</p>", escaped(hop))?;
         }
@@ -76,10 +77,10 @@ fn document(page: &mut String, report: &Report, digests: &[(u16, Digest)]) -> st
             facts(page, report)?;
         }
         if digest.latency.is_some() {
-            section(page, report, digest)?;
+            section(page, report, *sink, digest)?;
         }
     }
-    if digests.is_empty() {
+    if sinks.is_empty() {
         page.push_str("<h1>The ledger was off: no times are known</h1>\n");
         facts(page, report)?;
     }
@@ -128,7 +129,7 @@ fn facts(page: &mut String, report: &Report) -> std::fmt::Result {
 }
 
 /// Adds the pictures and tables for the frames of one sink.
-fn section(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+fn section(page: &mut String, report: &Report, sink: u16, digest: &Digest) -> std::fmt::Result {
     let heading = format!("The median frame's {} by hop and cause", time(digest.median_ns));
     writeln!(page, "<h2>{heading}</h2>")?;
     picture::legend(page, digest)?;
@@ -140,7 +141,7 @@ fn section(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Res
         picture::of_frame(page, report, digest, slowest.seq)?;
     }
     page.push_str("<h2>Hops and causes</h2>\n");
-    table::hops_by_cause(page, report, digest)?;
+    table::hops_by_cause(page, report, sink, digest)?;
     let advice = advice(report, digest);
     page.push_str("<h2>Advice</h2>\n");
     if advice.is_empty() {

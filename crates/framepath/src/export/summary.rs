@@ -68,8 +68,9 @@ pub fn of_rows(experiment: &str, rows: Vec<SummaryRow>) -> Summary {
 /// unknown at level `off`; in a path with a `tee` they are those of the last sink. Changes the report's rows
 /// as [`Report::digest`] does, unless the level is `off`.
 pub fn row(report: &mut Report, case: &str) -> SummaryRow {
-    let digest = (report.level != Level::Off).then(|| report.digest());
-    row_of(report, case, digest)
+    let last = report.hop_tree().leaves().last().copied().unwrap_or_default();
+    let digest = (report.level != Level::Off).then(|| report.digest_of(last));
+    row_of(report, case, last, digest)
 }
 
 /// Returns [`row`] for each sink. With several sinks, the contender's name has the sink's text. Times, copies
@@ -88,15 +89,16 @@ fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
             // Adds the hop, because the names of rows have to differ.
             _ => format!("path to {text} (hop {})", sink.hop),
         };
-        let row = row_of(report, case, digest);
+        let row = row_of(report, case, sink.hop, digest);
         let cpu_us_per_frame = SummaryRow::per_frame(row.cpu_ms, sink.frames);
         SummaryRow { contender, frames: sink.frames, cpu_us_per_frame, ..row }
     };
     sinks.into_iter().map(of_sink).collect()
 }
 
-/// Returns the figures of each hop; `frames` is the number of frames of the row.
-fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
+/// Returns the figures of each hop for the frames that reached hop `sink`, without the hops of other viewers; `frames` is the number
+/// of frames of the row.
+fn hops(report: &Report, sink: u16, digest: &Digest, frames: u64) -> Vec<HopSummary> {
     let summary = |((hop, figures), cpu_ns): ((&HopInfo, &HopDigest), Option<u64>)| {
         let is_known = |(_, figure): (Cause, Option<f64>)| figure.is_some();
         HopSummary {
@@ -110,10 +112,11 @@ fn hops(report: &Report, digest: &Digest, frames: u64) -> Vec<HopSummary> {
             causes_us: figures.median.iter().any(is_known).then(|| causes_us(&figures.median)),
         }
     };
-    report.hops.iter().zip(&digest.hops).zip(report.hops_cpu_ns(digest)).map(summary).collect()
+    let all = (0..).zip(report.hops.iter().zip(&digest.hops).zip(report.hops_cpu_ns(digest)));
+    all.filter(|(at, _)| !report.is_of_other_viewer(*at, sink)).map(|(_, hop)| summary(hop)).collect()
 }
 
-fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
+fn row_of(report: &Report, case: &str, sink: u16, digest: Option<Digest>) -> SummaryRow {
     let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
     let cpu_ms = Spread::of(&[cpu_ns / 1e6]);
     SummaryRow {
@@ -131,7 +134,7 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
         switches_per_frame: digest.as_ref().and_then(|digest| digest.switches),
         syscalls_per_frame: None,
         causes_us: digest.as_ref().map(|digest| causes_us(&digest.causes)),
-        hops: digest.as_ref().map(|digest| hops(report, digest, report.frames)).unwrap_or_default(),
+        hops: digest.as_ref().map(|digest| hops(report, sink, digest, report.frames)).unwrap_or_default(),
         advice: digest
             .as_ref()
             .map(|digest| advice(report, digest).into_iter().map(|advice| advice.text).collect())

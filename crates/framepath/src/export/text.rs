@@ -38,9 +38,8 @@ pub fn summary(report: &mut Report) -> String {
     if report.level == Level::Off {
         return text;
     }
-    let digests = digests(report);
     // Writing to a string cannot fail.
-    let _ = ledger(&mut text, report, &digests);
+    let _ = ledger(&mut text, report);
     text
 }
 
@@ -50,23 +49,16 @@ pub fn live(report: &mut Report) -> String {
     let per_second = report.frames as f64 / seconds.max(1e-9);
     let mut text =
         format!("{} frames in the last {seconds:.1} s, {per_second:.1} per second\n", report.frames);
-    let digests = digests(report);
     // Writing to a string cannot fail.
-    let _ = ledger(&mut text, report, &digests);
+    let _ = ledger(&mut text, report);
     text
 }
 
-/// Returns the ledger's figures for each sink, with the sink's hop index. Without a sink, the index is that of the last hop.
-fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
+/// Returns the hop indices of the sinks; of the last hop if there is no sink.
+fn sinks(report: &Report) -> Vec<u16> {
     match report.sinks.len() {
-        0 | 1 => {
-            let last = report.hop_tree().leaves().last().copied().unwrap_or_default();
-            vec![(last, report.digest())]
-        }
-        _ => {
-            let sinks = report.sinks.clone();
-            sinks.iter().map(|sink| (sink.hop, report.digest_of(sink.hop))).collect()
-        }
+        0 | 1 => vec![report.hop_tree().leaves().last().copied().unwrap_or_default()],
+        _ => report.sinks.iter().map(|sink| sink.hop).collect(),
     }
 }
 
@@ -145,13 +137,14 @@ fn dropped(frames: u64) -> String {
 
 /// Numbers of viewers whose figures are left out, because a table of all would be too long: all but the median and the slowest viewer,
 /// if there are more than [`MOST_VIEWERS`].
-fn left_out(report: &Report, digests: &[(u16, Digest)]) -> Vec<u64> {
-    let viewers = digests.iter().filter_map(|(sink, digest)| {
-        let viewer = report.remote_of(*sink).filter(|remote| remote.viewer > 0)?.viewer;
-        Some((digest.latency.map(|latency| latency.p50), viewer))
-    });
-    let mut viewers: Vec<_> = viewers.collect();
+fn left_out(report: &mut Report, sinks: &[u16]) -> Vec<u64> {
+    let viewer =
+        |sink: &u16| Some((*sink, report.remote_of(*sink).filter(|remote| remote.viewer > 0)?.viewer));
+    let viewers: Vec<(u16, u64)> = sinks.iter().filter_map(viewer).collect();
     if viewers.len() > MOST_VIEWERS {
+        // No digest is kept, because each has figures of all hops.
+        let mut p50 = |sink: u16| report.digest_of(sink).latency.map(|latency| latency.p50);
+        let mut viewers: Vec<_> = viewers.into_iter().map(|(sink, viewer)| (p50(sink), viewer)).collect();
         viewers.sort_unstable();
         viewers.pop();
         viewers.remove(viewers.len() / 2);
@@ -161,11 +154,13 @@ fn left_out(report: &Report, digests: &[(u16, Digest)]) -> Vec<u64> {
     }
 }
 
-fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std::fmt::Result {
-    let left_out = left_out(report, digests);
+fn ledger(text: &mut String, report: &mut Report) -> std::fmt::Result {
+    let mut sinks = sinks(report);
+    let left_out = left_out(report, &sinks);
+    sinks.retain(|sink| report.remote_of(*sink).is_none_or(|remote| !left_out.contains(&remote.viewer)));
+    let digests: Vec<(u16, Digest)> = sinks.into_iter().map(|sink| (sink, report.digest_of(sink))).collect();
+    let report = &*report;
     let is_shown = |hop: u16| report.remote_of(hop).is_none_or(|remote| !left_out.contains(&remote.viewer));
-    let digests: Vec<(u16, &Digest)> =
-        digests.iter().filter(|(sink, _)| is_shown(*sink)).map(|(sink, digest)| (*sink, digest)).collect();
     let Some((_, last)) = digests.last() else { return Ok(()) };
     if digests.iter().all(|(_, digest)| digest.latency.is_none()) {
         return writeln!(text, "no frame reached the sink: no latency");

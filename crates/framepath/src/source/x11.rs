@@ -10,6 +10,8 @@ mod images;
 #[cfg(feature = "x11")]
 mod pointer;
 #[cfg(feature = "x11")]
+mod reply_limit;
+#[cfg(feature = "x11")]
 mod server;
 #[cfg(feature = "x11")]
 mod stale_rows;

@@ -9,7 +9,13 @@ use super::super::text::{bytes, time};
 use super::{escaped, picture};
 use crate::report::Report;
 
-pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+/// Adds the table for the frames that reached hop `sink`, without the hops of other viewers.
+pub(super) fn hops_by_cause(
+    page: &mut String,
+    report: &Report,
+    sink: u16,
+    digest: &Digest,
+) -> std::fmt::Result {
     let has_time = |cause: &Cause| {
         digest.causes[*cause].is_some()
             && digest.hops.iter().any(|hop| hop.median[*cause].is_some_and(|ns| ns.abs() >= 0.5))
@@ -22,7 +28,9 @@ pub(super) fn hops_by_cause(page: &mut String, report: &Report, digest: &Digest)
     page.push_str("<th>p50</th><th>p99</th><th>longest</th><th>CPU per frame</th><th>copied</th><th>dropped</th></tr>\n");
     let figure = |ns: Option<f64>| ns.map_or_else(String::new, time);
     let hops = report.hops.iter().zip(report.hop_labels()).zip(&digest.hops);
-    for (((hop, label), figures), cpu_ns) in hops.zip(report.hops_cpu_ns(digest)) {
+    let hops = (0..).zip(hops.zip(report.hops_cpu_ns(digest)));
+    for (_, (((hop, label), figures), cpu_ns)) in hops.filter(|(at, _)| !report.is_of_other_viewer(*at, sink))
+    {
         write!(page, "<tr><th><code>{}</code></th>", escaped(&label))?;
         for cause in &columns {
             write!(page, "<td>{}</td>", figure(figures.median[*cause]))?;

@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use framepath_model::ledger::{Digest, Latency};
+use framepath_model::ledger::Latency;
 
 use crate::report::{Report, SinkReport};
 
@@ -14,21 +14,26 @@ const QUANTILES: [&str; 4] = ["0.5", "0.95", "0.99", "1"];
 /// arguments, which may be private.
 pub(super) fn text(mut report: Report) -> String {
     let sinks = report.sinks.clone();
-    let digests: Vec<(SinkReport, Digest)> =
-        sinks.into_iter().map(|sink| (sink, report.digest_of(sink.hop))).collect();
+    let mut hops = None;
+    let mut latency_to = |sink: SinkReport| {
+        let digest = report.digest_of(sink.hop);
+        // The figures of all hops are the same for each sink, and many.
+        hops.get_or_insert(digest.hops);
+        (sink.hop, digest.latency)
+    };
+    let latencies: Vec<(u16, Option<Latency>)> = sinks.into_iter().map(&mut latency_to).collect();
     // Writing to a string cannot fail.
     let mut page = String::new();
     let begin = |page: &mut String, name: &str, help: &str| {
         let _ = write!(page, "# HELP {name} {help}, of the frames of the last 5 s.\n# TYPE {name} gauge\n");
     };
     begin(&mut page, "framepath_send_latency_seconds", "Time from the birth to the end");
-    for (sink, digest) in &digests {
-        let labels = format!("viewer=\"{}\"", viewer(&report, sink.hop));
-        quantiles(&mut page, "framepath_send_latency_seconds", &labels, digest.latency);
+    for (sink, latency) in latencies {
+        let labels = format!("viewer=\"{}\"", viewer(&report, sink));
+        quantiles(&mut page, "framepath_send_latency_seconds", &labels, latency);
     }
     begin(&mut page, "framepath_send_hop_seconds", "Time in a hop");
-    let hops = digests.first().map(|(_, digest)| &digest.hops[..]).unwrap_or_default();
-    for (at, (hop, figures)) in (0..).zip(report.hops.iter().zip(hops)) {
+    for (at, (hop, figures)) in (0..).zip(report.hops.iter().zip(hops.unwrap_or_default())) {
         let viewer = viewer(&report, at);
         // `viewer 2: decode` has the name `decode`, and `encode h264 bitrate=8M` the name `encode`.
         let name =

@@ -74,5 +74,13 @@ impl RemoteEnd for RemoteViewer {
         let tables = remotes.into_iter().filter_map(with_frames).collect();
         let sink = self.last_hop(&report.hops);
         report.add_viewers(&tables, sink);
+        let forgotten = self.exchange.forgotten();
+        if forgotten > 0 {
+            report.notes.push(format!(
+                "ledger: the rows of {forgotten} viewers are left out; a sender keeps those of the newest frames, of at most {} \
+                 viewers",
+                LedgerExchange::MOST_REMOTES
+            ));
+        }
     }
 }

@@ -170,6 +170,9 @@ impl WhepSource {
             let counts = receiver.counts();
             let network = &self.outcomes.network;
             network.lost_frames.store(self.before.lost_frames + counts.lost_frames, Ordering::Relaxed);
+            network
+                .invalid_frames
+                .store(self.before.invalid_frames + counts.invalid_frames, Ordering::Relaxed);
             network.lost.store(self.before.lost_packets + counts.lost_packets, Ordering::Relaxed);
             match received {
                 Ok(ReceivedItem::Frame(received)) if self.skips_to_key && !received.frame.key => {}
@@ -201,6 +204,7 @@ impl WhepSource {
     ) -> Result<(), StageError> {
         self.before.lost_packets += counts.lost_packets;
         self.before.lost_frames += counts.lost_frames;
+        self.before.invalid_frames += counts.invalid_frames;
         if self.reconnect == 0 {
             self.connection = WhepConnection::Ended;
             return error.map_or(Ok(()), Err);

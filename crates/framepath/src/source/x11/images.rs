@@ -111,6 +111,7 @@ impl Images {
             return pairs.try_for_each(|(band, reply)| expect(band, reply.size as usize, reply.depth));
         }
         for band in wanted {
+            server.admit_reply(band.bytes);
             let reply = server.ask(|connection| {
                 let format = ImageFormat::Z_PIXMAP;
                 let (x, y, width, height) = band.rectangle;

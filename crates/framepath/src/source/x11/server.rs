@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framepath_os::measure::meter;
@@ -17,6 +18,7 @@ use x11rb::reexports::x11rb_protocol::{parse_display, xauth};
 use x11rb::rust_connection::{DefaultStream, PollMode, RustConnection, Stream};
 use x11rb::utils::RawFdContainer;
 
+use super::reply_limit::ReplyLimit;
 use crate::device::SLICE;
 use crate::error::StageError;
 
@@ -86,7 +88,7 @@ impl XServer {
                     // Without a cookie, the server decides whether it lets this user in.
                     let auth = xauth::get_auth(family, &address, parsed.display).ok().flatten();
                     let (kind, cookie) = auth.unwrap_or_default();
-                    let stream = TimedStream { stream, deadline_ns: AtomicU64::new(0) };
+                    let stream = TimedStream::new(stream);
                     stream.limit();
                     let connected =
                         RustConnection::connect_to_stream_with_auth_info(stream, screen, kind, cookie);
@@ -168,6 +170,11 @@ impl XServer {
         })
     }
 
+    /// Admits replies of `bytes` bytes, because the next request asks for so many.
+    pub(super) fn admit_reply(&self, bytes: usize) {
+        self.connection.stream().reply_limit().admit(bytes);
+    }
+
     /// Calls `handle` for each event that has arrived; does not wait.
     pub(super) fn events(&self, mut handle: impl FnMut(Event)) -> Result<(), XFailure> {
         // Limited, because a server could send events without end.
@@ -210,19 +217,30 @@ pub(super) fn reply(error: ReplyError) -> ReplyOrIdError {
 fn lost(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::TimedOut => format!("it has not answered for {} s", PATIENCE.as_secs()),
+        io::ErrorKind::InvalidData => error.to_string(),
         _ => format!("the connection is lost: {error}"),
     }
 }
 
 /// Socket to an X server. While a time limit is set, reads and waits fail after it, and waits fail after a signal or
-/// a stop request.
+/// a stop request. A read fails if it begins a packet that is too large.
 pub(super) struct TimedStream {
     stream: DefaultStream,
     /// End of the time limit, CLOCK_MONOTONIC nanoseconds; 0 without a limit.
     deadline_ns: AtomicU64,
+    reply_limit: Mutex<ReplyLimit>,
 }
 
 impl TimedStream {
+    fn new(stream: DefaultStream) -> TimedStream {
+        let reply_limit = Mutex::new(ReplyLimit::new());
+        TimedStream { stream, deadline_ns: AtomicU64::new(0), reply_limit }
+    }
+
+    fn reply_limit(&self) -> MutexGuard<'_, ReplyLimit> {
+        self.reply_limit.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
     /// Sets the time limit [`PATIENCE`] from now on.
     fn limit(&self) {
         self.deadline_ns.store(now_ns() + PATIENCE.as_nanos() as u64, Ordering::Relaxed);
@@ -259,7 +277,10 @@ impl Stream for TimedStream {
 
     fn read(&self, buf: &mut [u8], fd_storage: &mut Vec<RawFdContainer>) -> io::Result<usize> {
         self.left()?;
-        self.stream.read(buf, fd_storage)
+        let len = self.stream.read(buf, fd_storage)?;
+        // Before x11rb sees the length and allocates it.
+        self.reply_limit().check(&buf[..len])?;
+        Ok(len)
     }
 
     fn write(&self, buf: &[u8], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
@@ -268,5 +289,30 @@ impl Stream for TimedStream {
 
     fn write_vectored(&self, bufs: &[io::IoSlice<'_>], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
         self.stream.write_vectored(bufs, fds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[test]
+    fn a_reply_that_is_too_large_is_not_read() {
+        let (mut server, client) = UnixStream::pair().unwrap();
+        let (stream, _) = DefaultStream::from_unix_stream(client).unwrap();
+        let stream = TimedStream::new(stream);
+        let mut buffer = [0; 64];
+        let mut read = |bytes: &[u8]| {
+            server.write_all(bytes).unwrap();
+            stream.read(&mut buffer, &mut Vec::new())
+        };
+        assert_eq!(read(&[1, 0, 11, 0, 0, 0, 0, 0]).unwrap(), 8);
+        let mut reply = [0; 32];
+        (reply[0], reply[7]) = (1, 0x10);
+        let error = read(&reply).unwrap_err();
+        assert!(lost(&error).starts_with("it sends a reply of "), "{error}");
     }
 }
