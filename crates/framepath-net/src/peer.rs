@@ -56,6 +56,8 @@ const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
 /// at most eight early requests in a row, and then one per tick.
 const MOST_AHEAD: Duration = Duration::from_millis(240);
+/// Longest time for which a session that is to be closed waits for its data channels.
+const CLOSING: Duration = Duration::from_secs(1);
 /// Interval of str0m's statistics.
 const STATISTICS: Duration = Duration::from_secs(1);
 
@@ -151,6 +153,8 @@ pub(crate) struct WebrtcPeer {
     unsent: usize,
     /// Number of data channels that the other end has opened, besides those for the ledger.
     foreign_channels: usize,
+    /// Time at which a session that cannot be closed in order is dropped; `None` unless it is to be closed.
+    closes_until: Option<Instant>,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -302,6 +306,7 @@ impl WebrtcPeer {
             worked_to: now,
             unsent: 0,
             foreign_channels: 0,
+            closes_until: None,
         }
     }
 
@@ -454,9 +459,21 @@ impl WebrtcPeer {
         self.work()
     }
 
-    /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS.
+    /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS, once the data channels are open.
     pub(crate) fn close(&mut self) {
+        let now = Instant::now();
+        self.closes_until.get_or_insert(now + CLOSING);
+        self.try_close(now);
+    }
+
+    /// Closes the session if it is to be closed. str0m cannot do it while the data channels are being opened.
+    fn try_close(&mut self, now: Instant) {
+        let Some(until) = self.closes_until else { return };
         let closed = guarded(|| self.rtc.close().map_err(WebrtcError::from));
+        if matches!(closed, Err(WebrtcError::Session(RtcError::Sctp(_)))) && now < until {
+            return;
+        }
+        self.closes_until = None;
         if closed.is_err() {
             self.rtc.disconnect();
         }
@@ -473,6 +490,7 @@ impl WebrtcPeer {
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
         self.worked_to = self.worked_to.max(now);
+        self.try_close(now);
         self.work()?;
         let mut is_idle = true;
         loop {
@@ -485,6 +503,12 @@ impl WebrtcPeer {
                     error => error.into(),
                 })
             });
+            if matches!(output, Err(WebrtcError::Session(RtcError::Sctp(_)))) {
+                // The other end has left while the data channels were being opened, and str0m cannot answer.
+                self.rtc.disconnect();
+                take(PeerEvent::Closed);
+                return Ok(());
+            }
             match output? {
                 Output::Timeout(at) => {
                     // str0m's pacer lets one packet pass, and the next one a microsecond later.
@@ -494,6 +518,9 @@ impl WebrtcPeer {
                         continue;
                     }
                     self.deadline = at.max(now + LEAST_WAIT);
+                    if self.closes_until.is_some() {
+                        self.deadline = self.deadline.min(now + CLOSING / 100);
+                    }
                     self.batch.flush(socket);
                     self.batched.drain(..).for_each(|packet| take(PeerEvent::Sent(packet)));
                     return Ok(());

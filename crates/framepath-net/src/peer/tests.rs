@@ -113,6 +113,33 @@ fn a_lost_datagram_of_the_handshake_is_sent_again() {
 }
 
 #[test]
+fn a_session_that_ends_before_its_data_channels_are_open_says_so() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    for leaving in [0, 1] {
+        let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        ends[leaving].0.close();
+        let mut is_told = false;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_told || ends[leaving].0.is_alive() {
+            assert!(Instant::now() < until, "{leaving}: told: {is_told}");
+            for (index, (peer, socket)) in ends.iter_mut().enumerate() {
+                let mut buffer = ReceiveBuffer::new();
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    peer.recv(&datagram, Instant::now()).unwrap();
+                }
+                let now = Instant::now();
+                peer.drive(now, socket, |event| {
+                    is_told |= index != leaving && matches!(event, PeerEvent::Closed);
+                })
+                .unwrap();
+            }
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+#[test]
 fn both_ends_agree_on_feedback_about_arrivals_and_on_the_playout_delay() {
     let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
     let local = SocketAddr::from((Ipv4Addr::LOCALHOST, 9));
