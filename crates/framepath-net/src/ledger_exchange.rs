@@ -9,7 +9,6 @@ use framepath_model::ledger::Row;
 
 use crate::ledger_message::{FrameRows, MOST_HOPS, RemotePath};
 use crate::lock::lock;
-use crate::sender_sessions::MOST_VIEWERS;
 use crate::sent_frame::SentFrame;
 
 /// Maximum number of own frames whose rows wait for the network thread; the oldest are forgotten.
@@ -69,7 +68,7 @@ struct ExchangeState {
 impl LedgerExchange {
     /// Maximum number of other ends whose frames are kept: as many as watch at once. Of more, those whose last frame is oldest are
     /// forgotten, so that a report does not grow with the number of ended sessions.
-    pub const MOST_REMOTES: usize = MOST_VIEWERS;
+    pub const MOST_REMOTES: usize = 64;
 
     /// Sets the path of this end, and begins the exchange. Paths of more than 64 hops are not exchanged.
     pub fn begin(&self, path: RemotePath) {

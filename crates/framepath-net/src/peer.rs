@@ -8,12 +8,10 @@ use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
 use framepath_os::time::{now_ns, thread_cpu_ns};
-use openssl::sha::sha256;
 use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
-use str0m::crypto::dtls::DtlsCert;
-use str0m::crypto::{CryptoProvider, Fingerprint};
+use str0m::crypto::Fingerprint;
 use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -30,6 +28,11 @@ use crate::pairing::FINGERPRINT;
 use crate::payload::{CODINGS, SUPPORTED};
 use crate::rtp_time::RtpTimes;
 use crate::sent_frame::SentPacket;
+
+mod dtls_retransmission;
+mod identity;
+
+pub(crate) use identity::Identity;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -90,29 +93,6 @@ pub(crate) enum PeerEvent {
         number: Option<u64>,
         payload: Arc<[u8]>,
     },
-}
-
-/// Certificate and key of one end, and the SHA-256 of the certificate.
-#[derive(Clone)]
-pub(crate) struct Identity {
-    certificate: DtlsCert,
-    /// Library that encrypts.
-    crypto: Arc<CryptoProvider>,
-    pub(crate) fingerprint: [u8; FINGERPRINT],
-}
-
-impl Identity {
-    /// Makes a new certificate, which signs itself.
-    ///
-    /// # Errors
-    /// OpenSSL fails.
-    pub(crate) fn new() -> Result<Identity, WebrtcError> {
-        let crypto = dtls_retransmission::provider();
-        let certificate = crypto.dtls_provider.generate_certificate();
-        let certificate = certificate.ok_or(WebrtcError::Certificate)?;
-        let fingerprint = sha256(&certificate.certificate);
-        Ok(Identity { certificate, crypto, fingerprint })
-    }
 }
 
 /// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
@@ -600,7 +580,6 @@ fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)>
     })
 }
 
-mod dtls_retransmission;
 #[cfg(test)]
 mod slow_cipher;
 #[cfg(test)]

@@ -10,6 +10,7 @@ use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::congestion::{CongestionControl, SenderRequest};
+use crate::ledger_exchange::LedgerExchange;
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::sender_shared::{OfferRefused, SenderCommand, SenderShared, SessionsToEnd};
@@ -18,6 +19,8 @@ use crate::wake_event::wait;
 
 /// Maximum number of viewers at once.
 pub(crate) const MOST_VIEWERS: usize = 64;
+// The ledger keeps the rows of all that watch at once.
+const _: () = assert!(MOST_VIEWERS <= LedgerExchange::MOST_REMOTES);
 /// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
 /// keyframes.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
