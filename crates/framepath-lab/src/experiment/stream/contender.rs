@@ -26,7 +26,8 @@ pub(super) const CRF: u32 = 22;
 pub(super) const THREADS: u32 = 2;
 /// Distance of keyframes, pictures: ten seconds. All contenders have a keyframe at the start, and nothing is lost.
 pub(super) const GOP: u32 = 600;
-/// Distance of keyframes on a link, pictures: two seconds. The link may lose packets, and most contenders cannot ask for a keyframe.
+/// Distance of keyframes on a link, and for ffplay, pictures: two seconds. The link may lose packets, and most contenders cannot ask
+/// for a keyframe.
 const GOP_ON_LINK: u32 = 120;
 /// Longest wait until an end listens.
 const LISTENING: Duration = Duration::from_secs(10);
@@ -172,11 +173,12 @@ fn gst_srt(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn ffplay(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { from, receiver, port, gop, .. } = ends;
+    let Ends { from, receiver, port, .. } = ends;
+    // ffplay takes longer to begin than for the first keyframe.
     let send = format!(
         "ffmpeg -nostdin -v error -f x11grab -draw_mouse 0 -framerate {RATE} -video_size 1920x1080 -i {from} -pix_fmt yuv420p \
          -c:v libx264 -preset ultrafast -tune zerolatency -threads {THREADS} -crf {CRF} -maxrate {KILOBITS}k -bufsize 1000k \
-         -sc_threshold 0 -g {gop} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
+         -sc_threshold 0 -g {GOP_ON_LINK} -f mpegts udp://{receiver}:{port}?pkt_size=1316"
     );
     let show = format!(
         "ffplay -v error -noborder -left 0 -top 0 -an -fflags nobuffer -flags low_delay -framedrop udp://{receiver}:{port}"
