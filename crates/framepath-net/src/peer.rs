@@ -135,6 +135,8 @@ pub(crate) struct WebrtcPeer {
     foreign_channels: usize,
     /// Time at which a session that cannot be closed in order is dropped; `None` unless it is to be closed.
     closes_until: Option<Instant>,
+    /// True once the other end has left.
+    has_left: bool,
 }
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
@@ -287,6 +289,7 @@ impl WebrtcPeer {
             unsent: 0,
             foreign_channels: 0,
             closes_until: None,
+            has_left: false,
         }
     }
 
@@ -483,8 +486,10 @@ impl WebrtcPeer {
                     error => error.into(),
                 })
             });
-            if matches!(output, Err(WebrtcError::Session(RtcError::Sctp(_)))) {
-                // The other end has left while the data channels were being opened, and str0m cannot answer.
+            // The other end has left while the data channels were being opened, and str0m cannot answer; or it has left, and
+            // takes no message of the data channels any more.
+            let has_left = self.has_left && output.is_err();
+            if has_left || matches!(output, Err(WebrtcError::Session(RtcError::Sctp(_)))) {
                 self.rtc.disconnect();
                 take(PeerEvent::Closed);
                 return Ok(());
@@ -516,7 +521,10 @@ impl WebrtcPeer {
                     self.batch.push(socket, transmit.destination, transmit.contents.into());
                 }
                 Output::Event(Event::Connected) => take(PeerEvent::Connected),
-                Output::Event(Event::Closed) => take(PeerEvent::Closed),
+                Output::Event(Event::Closed) => {
+                    self.has_left = true;
+                    take(PeerEvent::Closed);
+                }
                 Output::Event(Event::KeyframeRequest(_)) => take(PeerEvent::KeyframeRequest),
                 Output::Event(Event::ChannelOpen(id, label)) => {
                     // A browser opens the channels by their labels.
