@@ -108,6 +108,11 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, WebrtcError>) -> Result<T, Webrtc
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(WebrtcError::Panicked))
 }
 
+/// Returns true if the data channels have failed, as those that are still being opened do at the session's end.
+fn is_of_channels<T>(result: &Result<T, WebrtcError>) -> bool {
+    matches!(result, Err(WebrtcError::Session(RtcError::Sctp(_))))
+}
+
 /// One end of a session with a single video.
 pub(crate) struct WebrtcPeer {
     rtc: Rtc,
@@ -453,7 +458,7 @@ impl WebrtcPeer {
     fn try_close(&mut self, now: Instant) {
         let Some(until) = self.closes_until else { return };
         let closed = guarded(|| self.rtc.close().map_err(WebrtcError::from));
-        if matches!(closed, Err(WebrtcError::Session(RtcError::Sctp(_)))) && now < until {
+        if is_of_channels(&closed) && now < until {
             return;
         }
         self.closes_until = None;
@@ -488,8 +493,7 @@ impl WebrtcPeer {
             });
             // The other end has left while the data channels were being opened, and str0m cannot answer; or it has left, and
             // takes no message of the data channels any more.
-            let has_left = self.has_left && output.is_err();
-            if has_left || matches!(output, Err(WebrtcError::Session(RtcError::Sctp(_)))) {
+            if is_of_channels(&output) || self.has_left && output.is_err() {
                 self.rtc.disconnect();
                 take(PeerEvent::Closed);
                 return Ok(());

@@ -94,21 +94,23 @@ fn end(viewer: &WhepReceiver) -> Result<ReceivedItem, WebrtcError> {
     viewer.recv()
 }
 
+/// Returns how a session ends for the viewer that the sender's user ends.
+fn ended_by_user(question: Question) -> Result<ReceivedItem, WebrtcError> {
+    let sender = sender();
+    let (viewer, _) = open(&sender, question);
+    assert!(sender.control().end(1));
+    end(&viewer)
+}
+
 #[test]
 fn a_slow_answer_has_the_reason() {
-    let sender = sender();
-    let (viewer, _) = open(&sender, Question::Late(Duration::from_millis(1200)));
-    assert!(sender.control().end(1));
-    let end = end(&viewer);
+    let end = ended_by_user(Question::Late(Duration::from_millis(1200)));
     assert!(matches!(end, Err(WebrtcError::EndedBySender)), "{end:?}");
 }
 
 #[test]
 fn an_end_without_an_answer_is_an_error() {
-    let sender = sender();
-    let (viewer, _) = open(&sender, Question::Unanswered);
-    assert!(sender.control().end(1));
-    let end = end(&viewer);
+    let end = ended_by_user(Question::Unanswered);
     assert!(matches!(end, Err(WebrtcError::EndedWithoutReason)), "{end:?}");
 }
 
