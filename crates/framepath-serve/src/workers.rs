@@ -133,9 +133,12 @@ impl Workers {
         })
     }
 
-    /// Returns the oldest ready worker without a stream; `None` if there is none.
+    /// Returns the oldest ready worker without a stream; `None` if there is none. A worker that is ending
+    /// is not ready, even if wait4(2) does not report its end yet.
     pub(super) fn ready(&self) -> Option<WorkerId> {
-        self.spares.ready().next().map(|spare| spare.process.id)
+        // Without /proc (ProtectProc=), a client may be granted a worker that is ending, and its stream fails.
+        let is_ending = |worker: &Worker| is_exiting(worker.process.pid()).unwrap_or(false);
+        self.spares.ready().map(|spare| &spare.process).find(|worker| !is_ending(worker)).map(|worker| worker.id)
     }
 
     /// Returns the number of ready workers without a stream.
