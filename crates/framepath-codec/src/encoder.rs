@@ -29,7 +29,7 @@ use crate::lent_frame::lend;
 use crate::libav_format::{libav_format, pixel_format};
 use crate::rising_times::RisingTimes;
 use crate::track::{TrackInfo, timed};
-use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateControl};
+use crate::{Codec, EncoderApi, EncoderPreset, Packet, RateBuffer, RateControl};
 use context::{EncoderContext, configure, find, formats_of, frame_ticks, open, set_bit_rate, track_of};
 use error::failure;
 use upload::Uploader;
@@ -270,15 +270,15 @@ impl Encoder {
         Ok(Some(packet))
     }
 
-    /// Sets the bit rate of the next frames, bits per second. Returns false, and changes nothing, if the encoder cannot
-    /// change its bit rate, or has no bit rate; the caller then opens another encoder.
-    pub fn set_bit_rate(&mut self, bits: u64) -> bool {
-        if !self.encoder.family.follows_bit_rate() || !matches!(self.options.rate, RateControl::BitRate(_)) {
+    /// Sets the bit rate of the next frames, bits per second, and its buffer. Returns false, and changes nothing, if the
+    /// encoder cannot change its bit rate, or has no bit rate; the caller then opens another encoder.
+    pub fn set_bit_rate(&mut self, bits: u64, buffer: RateBuffer) -> bool {
+        if !self.encoder.family.follows_bit_rate() || !matches!(self.options.rate, RateControl::BitRate(..)) {
             return false;
         }
-        self.options.rate = RateControl::BitRate(bits);
+        self.options.rate = RateControl::BitRate(bits, buffer);
         // SAFETY: an open context whose encoder reads these fields before each frame.
-        unsafe { set_bit_rate(self.context.0.as_ptr(), bits) };
+        unsafe { set_bit_rate(self.context.0.as_ptr(), bits, buffer) };
         true
     }
 }
@@ -331,13 +331,13 @@ fn check(
     let worst = family.worst_quality(options.codec);
     let quality = match options.rate {
         RateControl::Quality(quality) => quality,
-        RateControl::BitRate(_) => options.best_quality,
+        RateControl::BitRate(..) => options.best_quality,
     };
     if quality.is_some_and(|quality| quality > worst) {
         let reason = format!("takes 0 to {worst}");
         return Err(EncodeError::Option { option: "crf", encoder: name(), reason });
     }
-    let is_limited = matches!(options.rate, RateControl::BitRate(_)) && quality.is_some();
+    let is_limited = matches!(options.rate, RateControl::BitRate(..)) && quality.is_some();
     if is_limited && !family.limits_quality() {
         let reason = "cannot be used together with bitrate=".to_owned();
         return Err(EncodeError::Option { option: "crf", encoder: name(), reason });
@@ -362,7 +362,7 @@ mod tests {
         EncoderOptions {
             codec,
             api,
-            rate: RateControl::BitRate(1_000_000),
+            rate: RateControl::BitRate(1_000_000, RateBuffer::Twelfth),
             best_quality: None,
             gop: None,
             preset: EncoderPreset::Superfast,

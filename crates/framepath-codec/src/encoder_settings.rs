@@ -43,10 +43,20 @@ impl fmt::Display for EncoderApi {
 /// Amount of bits that an encoder spends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateControl {
-    /// Bits per second, with a buffer of a twelfth of a second.
-    BitRate(u64),
+    /// Bits per second, and the encoder's buffer.
+    BitRate(u64, RateBuffer),
     /// Constant quality: the encoder's own number, lower is better; `None`: the usual number of the encoder.
     Quality(Option<u32>),
+}
+
+/// Buffer of an encoder's rate control (VBV): the bits by which frames may exceed the bit rate on average.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RateBuffer {
+    /// A twelfth of a second, or a frame if that is longer.
+    #[default]
+    Twelfth,
+    /// A frame: no frame takes longer than a frame interval on a network that carries the bit rate and no more.
+    Frame,
 }
 
 /// Speed of an encoder: a faster one needs more bits for the same quality.
@@ -216,7 +226,7 @@ impl EncoderFamily {
         let EncoderSettings { codec, rate, preset, intra_refresh, .. } = *settings;
         let quality = match rate {
             // Lossless is no limit of a bit rate.
-            RateControl::BitRate(_) => settings.best_quality.map(|quality| quality.max(1)),
+            RateControl::BitRate(..) => settings.best_quality.map(|quality| quality.max(1)),
             RateControl::Quality(quality) => Some(quality.unwrap_or_else(|| self.usual_quality(codec))),
         };
         let mut options: Vec<(&'static CStr, String)> = Vec::new();
@@ -315,7 +325,7 @@ impl EncoderFamily {
                         set(c"rc", &"constqp");
                         set(c"qp", &quality);
                     }
-                    (RateControl::BitRate(_), Some(quality)) => {
+                    (RateControl::BitRate(..), Some(quality)) => {
                         set(c"rc", &"vbr");
                         set(c"cq", &quality);
                     }

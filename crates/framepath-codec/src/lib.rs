@@ -98,7 +98,7 @@ pub use convert::{ConvertError, Converter, ScaleFilter};
 pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreading, DecoderThreads, WorkDivision};
 pub use demux::{Demuxer, NetworkProtocol, NetworkStream, silence_ffmpeg, write_chunk};
 pub use encoder::{EncodeError, Encoder, EncoderOptions};
-pub use encoder_settings::{EncoderApi, EncoderPreset, RateControl};
+pub use encoder_settings::{EncoderApi, EncoderPreset, RateBuffer, RateControl};
 pub use error::CodecError;
 pub use hardware::Hardware;
 pub use hardware_api::HardwareApi;

@@ -26,6 +26,10 @@ const FIRST_PINGS: (u32, u64) = (10, 20_000_000);
 /// Time between two later pings, nanoseconds. Rows that wait are sent with the next ping at the latest, before a stream that has
 /// ended is closed.
 const PING_INTERVAL_NS: u64 = 100_000_000;
+/// Time between two pings while there are no frames, and the time without a frame from which on they are so rare, nanoseconds.
+const IDLE_PING_INTERVAL_NS: u64 = 1_000_000_000;
+/// Number of pings that are not rare, so that the drift of the clocks is known before.
+const FREQUENT_PINGS: u32 = 50;
 /// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
 const SURE_PINGS: u32 = 8;
 /// Longest time from a frame's birth to the arrival of its rows, nanoseconds: an hour.
@@ -68,6 +72,10 @@ pub(crate) struct LedgerChannel {
     pings: u32,
     /// Time of the next ping, CLOCK_MONOTONIC nanoseconds.
     next_ping_ns: u64,
+    /// True if a frame was given since the last call of [`poll`](LedgerChannel::poll).
+    has_frame: bool,
+    /// Time of the last call of [`poll`](LedgerChannel::poll) behind a frame, CLOCK_MONOTONIC nanoseconds.
+    last_frame_ns: u64,
     /// Departures of own pings without an answer, oldest first. Any other answer is forged: its round trip, and so the error of the
     /// clocks, could be as long as the other end likes.
     asked: VecDeque<u64>,
@@ -99,6 +107,8 @@ impl LedgerChannel {
             has_sent_path: false,
             pings: 0,
             next_ping_ns: 0,
+            has_frame: false,
+            last_frame_ns: 0,
             asked: VecDeque::new(),
             answers: Vec::new(),
             outgoing: VecDeque::new(),
@@ -121,6 +131,7 @@ impl LedgerChannel {
 
     /// Gives the whole rows of a frame to be sent.
     pub(crate) fn push(&mut self, frame: FrameRows) {
+        self.has_frame = true;
         if self.outgoing.len() == MOST_WAITING {
             self.outgoing.pop_front();
         }
@@ -140,6 +151,7 @@ impl LedgerChannel {
 
     /// Records that all packets of a frame have left.
     pub(crate) fn push_departure(&mut self, departure: SentFrame) {
+        self.has_frame = true;
         self.left.insert(departure.number, departure);
         limit(&mut self.left);
         match self.rows.remove(&departure.number) {
@@ -184,12 +196,21 @@ impl LedgerChannel {
     /// Returns the next message to send at `now_ns`; `None` if there is none. Call it again until it returns `None`.
     pub(crate) fn poll(&mut self, now_ns: u64) -> Option<(LedgerStream, Vec<u8>)> {
         let clock = |message: LedgerMessage| Some((LedgerStream::Clock, message.to_bytes()?));
+        if std::mem::take(&mut self.has_frame) {
+            self.last_frame_ns = now_ns;
+            self.next_ping_ns = self.next_ping_ns.min(now_ns + PING_INTERVAL_NS);
+        }
         if self.open.contains(&LedgerStream::Clock) {
             if let Some((sent_ns, received_ns)) = self.answers.pop() {
                 return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
             }
             if now_ns >= self.next_ping_ns {
-                let interval = if self.pings < FIRST_PINGS.0 { FIRST_PINGS.1 } else { PING_INTERVAL_NS };
+                let interval = match now_ns - self.last_frame_ns {
+                    _ if self.pings < FIRST_PINGS.0 => FIRST_PINGS.1,
+                    _ if self.pings < FREQUENT_PINGS => PING_INTERVAL_NS,
+                    0..IDLE_PING_INTERVAL_NS => PING_INTERVAL_NS,
+                    _ => IDLE_PING_INTERVAL_NS,
+                };
                 self.pings = self.pings.saturating_add(1);
                 self.next_ping_ns = now_ns + interval;
                 if self.asked.len() == MOST_ASKED {
@@ -457,9 +478,25 @@ mod tests {
         assert_eq!(answer(&mut channel, DAY, DAY + 100), Some(53));
         assert_eq!((answer(&mut channel, DAY, DAY + 100), channel.answered), (Some(53), 1));
         for ping in 1..=2 * MOST_ASKED as u64 {
-            assert!(channel.poll(DAY + ping * PING_INTERVAL_NS).is_some());
+            assert!(channel.poll(DAY + ping * IDLE_PING_INTERVAL_NS).is_some());
         }
         assert_eq!(channel.asked.len(), MOST_ASKED);
+    }
+
+    #[test]
+    fn pings_are_rare_while_there_are_no_frames() {
+        let (_, [mut channel, _]) = ends();
+        // Calls once in 10 ms of a second.
+        let pings = |channel: &mut LedgerChannel, second: u64| {
+            let times = (0..100).map(|call| DAY + second * 1_000_000_000 + call * 10_000_000);
+            times.map(|at_ns| std::iter::from_fn(|| channel.poll(at_ns)).count()).sum::<usize>()
+        };
+        // Eleven within 200 ms, and the path; then ten a second up to the fiftieth.
+        let first: Vec<_> = (0..8).map(|second| pings(&mut channel, second)).collect();
+        assert_eq!(first, [19, 10, 10, 10, 3, 1, 1, 1]);
+        // A frame has frequent pings behind it.
+        channel.push_departure(sent(1, 0, 0, 0));
+        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [9, 1, 1]);
     }
 
     #[test]

@@ -341,7 +341,11 @@ impl ReceiverSession {
                 self.peer.request_missing(now)?;
                 continue;
             }
-            let mut deadline = self.peer.deadline().min(self.heard + self.silence);
+            let session = match missing {
+                Some(_) => self.peer.deadline(),
+                None => self.peer.deadline_without_losses(now),
+            };
+            let mut deadline = session.min(self.heard + self.silence);
             if needs_key {
                 deadline = deadline.min(self.next_request);
             }

@@ -275,6 +275,14 @@ fn the_bandwidth_limits_the_bit_rate_down_to_the_lowest() {
         let (high, low, again) = (bytes(10, 40), bytes(50, 80), bytes(90, 120));
         assert!(high > 2 * low && again > 2 * low, "{codec}: {high}, {low}, {again} bytes");
         assert!(low > 400_000 / 8 / 2, "{codec}: {low} bytes in a second");
+        if codec == "h264" {
+            // The network carries a frame in a frame interval.
+            let largest =
+                |from: usize, to: usize| records[from..to].iter().map(|record| record.2.len()).max();
+            let interval = 400_000 / 8 / 30;
+            println!("{:?} {:?} {:?} {interval}", largest(10, 40), largest(50, 80), largest(90, 120));
+            assert!(largest(50, 80).is_some_and(|bytes| bytes <= interval * 5 / 4), "{:?}", largest(50, 80));
+        }
         let keys: Vec<u64> = records.iter().filter(|(_, key, _)| *key).map(|(seq, ..)| *seq).collect();
         // VP8's encoder is opened again, but not for the small change.
         let expected: &[u64] = if codec == "h264" { &[0] } else { &[0, 40, 80] };

@@ -16,7 +16,7 @@ use crate::encoder_settings::{EncoderFamily, EncoderName, EncoderSettings};
 use crate::lent_frame::range_number;
 use crate::libav_format::{libav_format, pixel_format};
 use crate::track::{Parameters, TrackInfo};
-use crate::{Codec, RateControl};
+use crate::{Codec, RateBuffer, RateControl};
 
 /// An `AVCodecContext` of an encoder, freed on drop.
 pub(super) struct EncoderContext(pub(super) NonNull<ff::AVCodecContext>);
@@ -100,8 +100,8 @@ pub(super) unsafe fn configure(
             (*context).ticks_per_frame = c_int::try_from(frame_ticks(info)).unwrap_or(1);
         }
         match options.rate {
-            RateControl::BitRate(bits) => {
-                set_bit_rate(context, bits);
+            RateControl::BitRate(bits, buffer) => {
+                set_bit_rate(context, bits, buffer);
                 match family {
                     // A rate would be a target; the maximum remains.
                     EncoderFamily::Svt if options.best_quality.is_some() => (*context).bit_rate = 0,
@@ -134,20 +134,24 @@ fn default_bit_rate(layout: &Layout, info: &StreamInfo) -> i64 {
     (pixels * info.frame_rate.value().unwrap_or(25.0) / 10.0) as i64
 }
 
-/// Sets bit rate, maximum rate and buffer: a twelfth of a second, or a frame if that is longer.
+/// Sets bit rate, maximum rate and buffer.
 ///
 /// # Safety
 /// `context` is valid.
-pub(super) unsafe fn set_bit_rate(context: *mut ff::AVCodecContext, bits: u64) {
+pub(super) unsafe fn set_bit_rate(context: *mut ff::AVCodecContext, bits: u64, buffer: RateBuffer) {
     // SAFETY: guaranteed by the caller.
     unsafe {
         let rate = (*context).framerate;
         let frames = if rate.num > 0 { i64::from(rate.num) / i64::from(rate.den.max(1)) } else { 12 };
+        let parts = match buffer {
+            RateBuffer::Twelfth => frames.clamp(1, 12),
+            RateBuffer::Frame => frames.max(1),
+        };
         let bits = bits as i64;
         (*context).bit_rate = bits;
         (*context).rc_max_rate = bits;
         // x264 counts in kilobits, and 0 would be no limit.
-        let buffer = (bits / frames.clamp(1, 12)).max(1000);
+        let buffer = (bits / parts).max(1000);
         (*context).rc_buffer_size = c_int::try_from(buffer).unwrap_or(c_int::MAX);
     }
 }

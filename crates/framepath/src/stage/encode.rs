@@ -6,7 +6,7 @@ mod raw;
 
 use std::ops::RangeInclusive;
 
-use framepath_codec::{Codec, EncoderApi, EncoderOptions, EncoderPreset, RateControl};
+use framepath_codec::{Codec, EncoderApi, EncoderOptions, EncoderPreset, RateBuffer, RateControl};
 use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
 
 use crate::congestion::Congestion;
@@ -128,7 +128,7 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         codec,
         api: EncoderApi::Software,
         rate: match (hop.is_set("bitrate"), hop.is_set("crf")) {
-            (true, _) => RateControl::BitRate(hop.count("bitrate")),
+            (true, _) => RateControl::BitRate(hop.count("bitrate"), RateBuffer::Twelfth),
             (_, true) => RateControl::Quality(Some(hop.count("crf") as u32)),
             _ => RateControl::Quality(None),
         },

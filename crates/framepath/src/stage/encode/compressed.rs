@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Stage with an encoder of libavcodec.
 
-use framepath_codec::{EncodeError, Encoder, EncoderApi, EncoderOptions, RateControl};
+use framepath_codec::{EncodeError, Encoder, EncoderApi, EncoderOptions, RateBuffer, RateControl};
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
 use framepath_os::memory::pool::Frame;
@@ -59,7 +59,7 @@ impl Encode {
         congestion: Congestion,
     ) -> Encode {
         let target = match options.rate {
-            RateControl::BitRate(bits) => Some(bits),
+            RateControl::BitRate(bits, _) => Some(bits),
             RateControl::Quality(_) => None,
         };
         Encode {
@@ -107,11 +107,11 @@ impl Encode {
     fn prepare(&mut self, layout: &Layout, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let described = |l: &Layout| (l.format, l.width, l.height, l.colors);
         let mut fits = self.encoder.as_ref().is_some_and(|(_, known)| described(known) == described(layout));
-        if let Some(bits) = self.changed_bits() {
+        if let Some((bits, buffer)) = self.changed_rate() {
             let follows =
-                fits && self.encoder.as_mut().is_some_and(|(encoder, _)| encoder.set_bit_rate(bits));
+                fits && self.encoder.as_mut().is_some_and(|(encoder, _)| encoder.set_bit_rate(bits, buffer));
             if follows || self.is_worth_a_keyframe(bits) {
-                self.options.rate = RateControl::BitRate(bits);
+                self.options.rate = RateControl::BitRate(bits, buffer);
                 fits &= follows;
             }
         }
@@ -127,19 +127,20 @@ impl Encode {
         Ok(())
     }
 
-    /// Returns the bit rate of the next frame if it is not that of the last: the requested one, or what the network carries, but at
-    /// least the lowest.
-    fn changed_bits(&self) -> Option<u64> {
+    /// Returns the bit rate of the next frame and its buffer if they are not those of the last: the requested rate, or what the
+    /// network carries, but at least the lowest. On a network that carries no more, a large frame would be late.
+    fn changed_rate(&self) -> Option<(u64, RateBuffer)> {
         let target = self.target?;
         let bits = target.min(self.bandwidth.max(self.lowest));
-        (self.options.rate != RateControl::BitRate(bits)).then_some(bits)
+        let buffer = if bits < target { RateBuffer::Frame } else { RateBuffer::Twelfth };
+        (self.options.rate != RateControl::BitRate(bits, buffer)).then_some((bits, buffer))
     }
 
     /// Returns true if an encoder that cannot change its bit rate should be opened again for this one, bits per second. The keyframe
     /// is a burst of bits, so that the bandwidth's small changes are not followed.
     fn is_worth_a_keyframe(&self, bits: u64) -> bool {
         match self.options.rate {
-            RateControl::BitRate(present) if Some(bits) != self.target => {
+            RateControl::BitRate(present, _) if Some(bits) != self.target => {
                 bits < present / 5 * 4 || bits > present / 2 * 3
             }
             _ => true,
