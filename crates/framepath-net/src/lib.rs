@@ -12,6 +12,7 @@
 //! Both ends have to reach each other directly: there is no STUN, TURN or other relay.
 #![forbid(unsafe_code)]
 
+mod bandwidth;
 mod clock;
 mod congestion;
 mod datagram_batch;

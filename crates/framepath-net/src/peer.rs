@@ -12,12 +12,12 @@ use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::Fingerprint;
-use str0m::format::Codec;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{Extension, ExtensionValues, RtpWrite};
 use str0m::{Candidate, Event, Input, Output, PacerReason, Reason, Rtc, RtcError};
 
+use crate::bandwidth::NetworkSample;
 use crate::datagram_batch::DatagramBatch;
 use crate::dtls_record::{are_whole, is_other_protocol};
 use crate::error::WebrtcError;
@@ -30,9 +30,13 @@ use crate::rtp_time::RtpTimes;
 use crate::sent_frame::SentPacket;
 
 mod dtls_retransmission;
+mod event;
 mod identity;
+mod payload_type;
 
+pub(crate) use event::PeerEvent;
 pub(crate) use identity::Identity;
+use payload_type::payload_type;
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -66,38 +70,7 @@ const MOST_AHEAD: Duration = Duration::from_millis(240);
 /// Longest time for which a session that is to be closed waits for its data channels.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Interval of str0m's statistics.
-const STATISTICS: Duration = Duration::from_secs(1);
-
-/// Event of a session.
-pub(crate) enum PeerEvent {
-    /// Both ends have authenticated each other by DTLS.
-    Connected,
-    /// The other end has left.
-    Closed,
-    /// The viewer asks for a keyframe.
-    KeyframeRequest,
-    /// An RTP packet of the video was handed to the kernel for the first time.
-    Sent(SentPacket),
-    /// A data channel for the ledger is open.
-    LedgerOpen(LedgerStream),
-    /// A message about the ledger arrived.
-    LedgerMessage(Vec<u8>),
-    /// The network carries about this many bits per second; `None` if the viewer does not report arrivals.
-    Bandwidth(Option<u64>),
-    /// Number of requests of the viewer so far for packets that it has missed.
-    Missed(u64),
-    /// An RTP packet of the video arrived.
-    Packet {
-        /// Sequence number, extended so that it never wraps.
-        seq: u64,
-        /// RTP timestamp, 90 kHz, extended so that it never wraps.
-        time: u64,
-        marker: bool,
-        /// Number of the frame at the sender; `None` if the packet has none.
-        number: Option<u64>,
-        payload: Arc<[u8]>,
-    },
-}
+const STATISTICS: Duration = Duration::from_millis(100);
 
 /// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
 fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
@@ -142,6 +115,8 @@ pub(crate) struct WebrtcPeer {
     unsent: usize,
     /// Number of data channels that the other end has opened, besides those for the ledger.
     foreign_channels: usize,
+    /// True if the viewer reports arrivals.
+    has_feedback: bool,
     /// Time at which a session that cannot be closed in order is dropped; `None` unless it is to be closed.
     closes_until: Option<Instant>,
     /// True once the other end has left.
@@ -150,17 +125,6 @@ pub(crate) struct WebrtcPeer {
 
 fn description(error: impl std::fmt::Display) -> WebrtcError {
     WebrtcError::Description(error.to_string())
-}
-
-fn coding_of(codec: Codec) -> Option<Coding> {
-    match codec {
-        Codec::H264 => Some(Coding::H264),
-        Codec::H265 => Some(Coding::Hevc),
-        Codec::Vp8 => Some(Coding::Vp8),
-        Codec::Vp9 => Some(Coding::Vp9),
-        Codec::Av1 => Some(Coding::Av1),
-        _ => None,
-    }
 }
 
 /// Makes a session without media, with the candidate `local`. With `highest_rate`, bits per second, it estimates the bandwidth for a
@@ -297,6 +261,7 @@ impl WebrtcPeer {
             worked_to: now,
             unsent: 0,
             foreign_channels: 0,
+            has_feedback: false,
             closes_until: None,
             has_left: false,
         }
@@ -457,6 +422,11 @@ impl WebrtcPeer {
         self.work()
     }
 
+    /// Begins the estimation of the bandwidth anew, at this many bits per second.
+    pub(crate) fn restart_estimation(&mut self, bits: u64) {
+        self.rtc.bwe().reset(Bitrate::bps(bits));
+    }
+
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS, once the data channels are open.
     pub(crate) fn close(&mut self) {
         let now = Instant::now();
@@ -575,8 +545,21 @@ impl WebrtcPeer {
                         take(PeerEvent::Packet { seq, time, marker, number, payload });
                     }
                 }
-                Output::Event(Event::EgressBitrateEstimate(BweKind::Twcc { estimate, can_probe })) => {
-                    take(PeerEvent::Bandwidth(can_probe.then(|| estimate.as_u64())));
+                // Its estimate is a mean of three seconds, so that of the statistics counts.
+                Output::Event(Event::EgressBitrateEstimate(BweKind::Twcc { can_probe, .. })) => {
+                    self.has_feedback = can_probe;
+                    if !can_probe {
+                        take(PeerEvent::Network(None));
+                    }
+                }
+                Output::Event(Event::PeerStats(stats)) => {
+                    if let Some(estimate) = stats.bwe_tx.filter(|_| self.has_feedback) {
+                        let loss = stats.egress_loss_fraction.unwrap_or(0.0);
+                        let (round_trip, sent_bytes) = (stats.rtt, stats.peer_bytes_tx);
+                        let sample =
+                            NetworkSample { estimate: estimate.as_u64(), loss, round_trip, sent_bytes };
+                        take(PeerEvent::Network(Some(sample)));
+                    }
                 }
                 Output::Event(_) => {}
             }
@@ -590,18 +573,6 @@ impl WebrtcPeer {
         let is_video = first >> 6 == 2 && second & 0x7f == *self.pt;
         is_video.then(|| u16::from_be_bytes([high, low]))
     }
-}
-
-/// Returns the first payload type of the video that both ends know, and its codec. H.264 has packetisation mode 1.
-fn payload_type(rtc: &Rtc, mid: Mid, codings: &[Coding]) -> Option<(Pt, Coding)> {
-    let known = rtc.codec_config().params();
-    let remote = rtc.media(mid)?.remote_pts();
-    remote.iter().find_map(|pt| {
-        let spec = known.iter().find(|params| params.pt() == *pt)?.spec();
-        let coding = coding_of(spec.codec).filter(|coding| codings.contains(coding))?;
-        let is_usable = coding != Coding::H264 || spec.format.packetization_mode == Some(1);
-        is_usable.then_some((*pt, coding))
-    })
 }
 
 #[cfg(test)]

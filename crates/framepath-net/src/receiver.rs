@@ -397,7 +397,7 @@ impl ReceiverSession {
             | PeerEvent::KeyframeRequest
             | PeerEvent::Missed(_)
             | PeerEvent::Sent(_)
-            | PeerEvent::Bandwidth(_) => {}
+            | PeerEvent::Network(_) => {}
         })?;
         Ok(closed)
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use framepath_os::time::now_ns;
 
+use crate::bandwidth::Bandwidth;
 use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
@@ -105,8 +106,8 @@ pub(crate) struct ViewerSession {
     /// True if the sender has to ask its encoder for a keyframe.
     wants_keyframe: bool,
     next_seq: u64,
-    /// Estimated bandwidth, bits per second; `None` if it is not known.
-    bandwidth: Option<u64>,
+    /// Bandwidth of the network; `None` if it is not known.
+    bandwidth: Option<Bandwidth>,
     /// Number of packets that the session has not sent.
     unsent: u16,
     /// Time at which the next packets may leave.
@@ -335,7 +336,9 @@ impl ViewerSession {
         events: &mut ViewerEvents,
     ) -> Result<(), WebrtcError> {
         let (departures, sent, ledger) = (&mut self.departures, &mut self.sent, &mut self.ledger);
-        let (bandwidth, unsent, next_seq) = (&mut self.bandwidth, &mut self.unsent, self.next_seq as u16);
+        let (bandwidth, number) = (&mut self.bandwidth, self.number);
+        let (unsent, next_seq) = (&mut self.unsent, self.next_seq as u16);
+        let mut restart = None;
         self.peer.drive(now, socket, |event| match event {
             PeerEvent::Connected => events.connected = true,
             PeerEvent::Closed => events.closed = true,
@@ -348,11 +351,21 @@ impl ViewerSession {
                     sent.push(frame);
                 }
             }
-            PeerEvent::Bandwidth(bits) => *bandwidth = bits,
+            PeerEvent::Network(None) => *bandwidth = None,
+            PeerEvent::Network(Some(sample)) => {
+                let known = bandwidth.get_or_insert_with(|| Bandwidth::new(sample.estimate));
+                restart = known.update(now, sample);
+                log::trace!("send: viewer {number}: {} bits per second; {sample:?}", known.bits());
+            }
             PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
             PeerEvent::Packet { .. } => {}
-        })
+        })?;
+        if let Some(bits) = restart {
+            log::debug!("send: viewer {number}: the estimation begins anew, at {bits} bits per second");
+            self.peer.restart_estimation(bits);
+        }
+        Ok(())
     }
 
     /// Returns the time at which [`drive`](ViewerSession::drive) has to be called if nothing else happens.
@@ -376,17 +389,18 @@ impl ViewerSession {
 
     /// Returns what is known of the viewer's network; `None` if its bandwidth is not estimated.
     pub(crate) fn network(&self) -> Option<ViewerNetwork> {
-        let estimate = self.bandwidth.filter(|_| self.is_watching())?;
+        let bandwidth = self.bandwidth.as_ref().filter(|_| self.is_watching())?;
         let seconds = |bytes: usize, pace: f64| bytes as f64 * 8.0 / pace;
         // The session sends at its own pace, about the estimate, what is more than its bursts.
-        let unsent = seconds(usize::from(self.unsent) * LARGEST_PAYLOAD, estimate.max(1) as f64);
+        let unsent = seconds(usize::from(self.unsent) * LARGEST_PAYLOAD, bandwidth.bits().max(1) as f64);
         let backlog = Duration::from_secs_f64(seconds(self.queued_bytes, self.pace()) + unsent);
-        Some(ViewerNetwork { estimate, backlog })
+        Some(ViewerNetwork { estimate: bandwidth.bits(), backlog })
     }
 
     /// Returns the pace of the packets, bits per second.
     fn pace(&self) -> f64 {
-        self.bandwidth.map_or(FIXED_PACE as f64, |bits| bits.max(1) as f64 * PACE_BY_ESTIMATE)
+        let estimated = |bandwidth: &Bandwidth| bandwidth.bits().max(1) as f64 * PACE_BY_ESTIMATE;
+        self.bandwidth.as_ref().map_or(FIXED_PACE as f64, estimated)
     }
 
     fn write_burst(&mut self, now: Instant) {
