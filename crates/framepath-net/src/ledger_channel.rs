@@ -80,6 +80,11 @@ pub(crate) struct LedgerChannel {
     departures: BTreeMap<u64, SentFrame>,
     /// Last frames that have left, for the rows that come back.
     left: BTreeMap<u64, SentFrame>,
+    /// Number of the newest frame that has left, and true if it is to be sent behind a ping.
+    newest: Option<u64>,
+    tells_newest: bool,
+    /// Number of the newest frame that has left the other end.
+    remote_newest: Option<u64>,
     /// Path of the other end.
     path: Option<RemotePath>,
     /// Number of pings that were answered.
@@ -105,6 +110,9 @@ impl LedgerChannel {
             rows: BTreeMap::new(),
             departures: BTreeMap::new(),
             left: BTreeMap::new(),
+            newest: None,
+            tells_newest: false,
+            remote_newest: None,
             path: None,
             answered: 0,
             unconverted: VecDeque::new(),
@@ -140,6 +148,7 @@ impl LedgerChannel {
 
     /// Records that all packets of a frame have left.
     pub(crate) fn push_departure(&mut self, departure: SentFrame) {
+        self.newest = self.newest.max(Some(departure.number));
         self.left.insert(departure.number, departure);
         limit(&mut self.left);
         match self.rows.remove(&departure.number) {
@@ -177,6 +186,9 @@ impl LedgerChannel {
                 self.exchange.count_jumps(self.viewer, new);
                 self.convert(SURE_PINGS);
             }
+            Some(LedgerMessage::Newest { number }) => {
+                self.remote_newest = self.remote_newest.max(Some(number));
+            }
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
         }
     }
@@ -188,7 +200,11 @@ impl LedgerChannel {
             if let Some((sent_ns, received_ns)) = self.answers.pop() {
                 return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
             }
+            if let Some(number) = self.newest.filter(|_| std::mem::take(&mut self.tells_newest)) {
+                return clock(LedgerMessage::Newest { number });
+            }
             if now_ns >= self.next_ping_ns {
+                self.tells_newest = true;
                 let interval = if self.pings < FIRST_PINGS.0 { FIRST_PINGS.1 } else { PING_INTERVAL_NS };
                 self.pings = self.pings.saturating_add(1);
                 self.next_ping_ns = now_ns + interval;
@@ -215,6 +231,11 @@ impl LedgerChannel {
     /// nanoseconds; `None` before the channel for pings is open.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         self.open.contains(&LedgerStream::Clock).then_some(self.next_ping_ns)
+    }
+
+    /// Returns the number of the newest frame that has left the other end, as far as it has said so.
+    pub(crate) fn remote_newest(&self) -> Option<u64> {
+        self.remote_newest
     }
 
     /// Passes on the frames that still wait for more pings, if there was any.
@@ -396,6 +417,21 @@ mod tests {
         assert!(frame.rows.iter().all(|row| row.has(flag::REMOTE)));
         let back = &near.remotes(|_| true)[&0].frames[&4];
         assert!(back.rows[0].enter_ns.abs_diff(start + 20_000) <= back.error_ns, "{back:?}");
+    }
+
+    #[test]
+    fn the_newest_frame_is_told_with_each_ping() {
+        let (_, mut channels) = ends();
+        pass(&mut channels, 0);
+        assert_eq!(channels[1].remote_newest(), None);
+        for number in [3, 5, 4] {
+            channels[0].push_departure(sent(number, 1, 2, 3));
+        }
+        for ping in 1..=2 {
+            channels[1].remote_newest = None;
+            pass(&mut channels, 20_000_000 * ping);
+            assert_eq!([0, 1].map(|end| channels[end].remote_newest()), [None, Some(5)]);
+        }
     }
 
     #[test]
