@@ -202,6 +202,8 @@ impl Reassembly {
         let frame = self.poll(u64::MAX);
         let lacks_end = self.is_numbered && self.newest_sent > self.newest;
         if frame.is_none() && (self.partial.take().is_some() || lacks_end) {
+            // At least.
+            self.counts.lost_packets += 1;
             self.lose_frame();
         }
         frame

@@ -129,7 +129,9 @@ fn frames_that_are_missing_at_the_end_are_counted_if_the_sender_has_named_them()
         arrived.iter().for_each(|packet| reassembly.push(packet.clone()));
         reassembly.set_newest_sent(newest_sent);
         while reassembly.finish().is_some() {}
-        reassembly.counts().lost_frames
+        let counts = reassembly.counts();
+        assert_eq!(counts.lost_packets, counts.lost_frames);
+        counts.lost_frames
     };
     assert_eq!(lost_frames(&packets, Some(9)), 0);
     for kept in 6..9 {
