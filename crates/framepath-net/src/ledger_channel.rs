@@ -88,6 +88,11 @@ pub(crate) struct LedgerChannel {
     departures: BTreeMap<u64, SentFrame>,
     /// Last frames that have left, for the rows that come back.
     left: BTreeMap<u64, SentFrame>,
+    /// Number of the newest frame that has left, and true if it is to be sent behind a ping.
+    newest: Option<u64>,
+    tells_newest: bool,
+    /// Number of the newest frame that has left the other end.
+    remote_newest: Option<u64>,
     /// Path of the other end.
     path: Option<RemotePath>,
     /// Number of pings that were answered.
@@ -115,6 +120,9 @@ impl LedgerChannel {
             rows: BTreeMap::new(),
             departures: BTreeMap::new(),
             left: BTreeMap::new(),
+            newest: None,
+            tells_newest: false,
+            remote_newest: None,
             path: None,
             answered: 0,
             unconverted: VecDeque::new(),
@@ -152,6 +160,7 @@ impl LedgerChannel {
     /// Records that all packets of a frame have left.
     pub(crate) fn push_departure(&mut self, departure: SentFrame) {
         self.has_frame = true;
+        self.newest = self.newest.max(Some(departure.number));
         self.left.insert(departure.number, departure);
         limit(&mut self.left);
         match self.rows.remove(&departure.number) {
@@ -189,6 +198,9 @@ impl LedgerChannel {
                 self.exchange.count_jumps(self.viewer, new);
                 self.convert(SURE_PINGS);
             }
+            Some(LedgerMessage::Newest { number }) => {
+                self.remote_newest = self.remote_newest.max(Some(number));
+            }
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
         }
     }
@@ -204,7 +216,11 @@ impl LedgerChannel {
             if let Some((sent_ns, received_ns)) = self.answers.pop() {
                 return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
             }
+            if let Some(number) = self.newest.filter(|_| std::mem::take(&mut self.tells_newest)) {
+                return clock(LedgerMessage::Newest { number });
+            }
             if now_ns >= self.next_ping_ns {
+                self.tells_newest = true;
                 let interval = match now_ns - self.last_frame_ns {
                     _ if self.pings < FIRST_PINGS.0 => FIRST_PINGS.1,
                     _ if self.pings < FREQUENT_PINGS => PING_INTERVAL_NS,
@@ -236,6 +252,11 @@ impl LedgerChannel {
     /// nanoseconds; `None` before the channel for pings is open.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
         self.open.contains(&LedgerStream::Clock).then_some(self.next_ping_ns)
+    }
+
+    /// Returns the number of the newest frame that has left the other end, as far as it has said so.
+    pub(crate) fn remote_newest(&self) -> Option<u64> {
+        self.remote_newest
     }
 
     /// Passes on the frames that still wait for more pings, if there was any.
@@ -420,6 +441,21 @@ mod tests {
     }
 
     #[test]
+    fn the_newest_frame_is_told_with_each_ping() {
+        let (_, mut channels) = ends();
+        pass(&mut channels, 0);
+        assert_eq!(channels[1].remote_newest(), None);
+        for number in [3, 5, 4] {
+            channels[0].push_departure(sent(number, 1, 2, 3));
+        }
+        for ping in 1..=2 {
+            channels[1].remote_newest = None;
+            pass(&mut channels, 20_000_000 * ping);
+            assert_eq!([0, 1].map(|end| channels[end].remote_newest()), [None, Some(5)]);
+        }
+    }
+
+    #[test]
     fn rows_that_come_before_the_first_ping_wait_for_it() {
         let ([_, far], mut channels) = ends();
         let row = Row { birth_ns: 1, enter_ns: 1, leave_ns: 2, flags: flag::LAST, ..Row::default() };
@@ -494,9 +530,9 @@ mod tests {
         // Eleven within 200 ms, and the path; then ten a second up to the fiftieth.
         let first: Vec<_> = (0..8).map(|second| pings(&mut channel, second)).collect();
         assert_eq!(first, [19, 10, 10, 10, 3, 1, 1, 1]);
-        // A frame has frequent pings behind it.
+        // A frame has frequent pings behind it. Each ping then has the number of the newest frame.
         channel.push_departure(sent(1, 0, 0, 0));
-        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [9, 1, 1]);
+        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [18, 2, 2]);
     }
 
     #[test]

@@ -71,6 +71,11 @@ pub(crate) enum LedgerMessage {
         /// Departure of this answer by the answering end's clock, nanoseconds.
         replied_ns: u64,
     },
+    /// Newest frame of which all packets have left.
+    Newest {
+        /// Number of the frame at the sender.
+        number: u64,
+    },
 }
 
 impl LedgerMessage {
@@ -179,6 +184,7 @@ mod tests {
             LedgerMessage::Frame(FrameRows { id: u64::MAX, rows: vec![row; 4] }),
             LedgerMessage::Ping { sent_ns: 1 },
             LedgerMessage::Pong { sent_ns: 1, received_ns: u64::MAX, replied_ns: 3 },
+            LedgerMessage::Newest { number: 7 },
         ] {
             assert_eq!(LedgerMessage::from_bytes(&message.to_bytes().unwrap()), Some(message));
         }
@@ -220,7 +226,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..4u8) {
+        fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..5u8) {
             let bytes = [&[kind], &bytes[..]].concat();
             if let Some(LedgerMessage::Frame(frame)) = LedgerMessage::from_bytes(&bytes) {
                 prop_assert!(frame.rows.iter().all(|row| row.wall_ns() <= LONGEST_NS));

@@ -108,6 +108,9 @@ pub struct Reassembly {
     ready: VecDeque<ReassembledFrame>,
     /// True if the first packet of a frame has the frame's number.
     is_numbered: bool,
+    /// Numbers of the newest frame of which a packet has arrived, and of the newest one that the sender has sent, as far as known.
+    newest: Option<u64>,
+    newest_sent: Option<u64>,
     /// True if the last packet ended a frame, so that the next one begins a frame.
     at_boundary: bool,
     /// True until the next random access point: the frames before it cannot be decoded.
@@ -139,6 +142,8 @@ impl Reassembly {
             partial: None,
             ready: VecDeque::new(),
             is_numbered: false,
+            newest: None,
+            newest_sent: None,
             at_boundary: false,
             needs_key: true,
             skips_leading: false,
@@ -156,6 +161,7 @@ impl Reassembly {
         let next = *self.next.get_or_insert(packet.seq);
         self.has_gap |= packet.seq > highest + 1;
         self.highest = Some(highest.max(packet.seq));
+        self.newest = self.newest.max(packet.number);
         if packet.seq >= next {
             self.waiting.entry(packet.seq).or_insert(packet);
         }
@@ -183,12 +189,21 @@ impl Reassembly {
         self.ready.pop_front()
     }
 
-    /// Ends the stream: packets that are still missing count as lost, and so does a frame without an end. Returns the
-    /// next whole frame; call it again until it returns `None`.
+    /// Sets the number of the newest frame that the sender has sent. The lost packets of a stream's last frames have no packet
+    /// behind them.
+    pub fn set_newest_sent(&mut self, number: Option<u64>) {
+        self.newest_sent = number;
+    }
+
+    /// Ends the stream: packets that are still missing count as lost, and so do a frame without an end and the frames behind it. Returns
+    /// the next whole frame; call it again until it returns `None`.
     pub fn finish(&mut self) -> Option<ReassembledFrame> {
         self.latency_ns = 0;
         let frame = self.poll(u64::MAX);
-        if frame.is_none() && self.partial.take().is_some() {
+        let lacks_end = self.is_numbered && self.newest_sent > self.newest;
+        if frame.is_none() && (self.partial.take().is_some() || lacks_end) {
+            // At least.
+            self.counts.lost_packets += 1;
             self.lose_frame();
         }
         frame

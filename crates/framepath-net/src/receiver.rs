@@ -284,13 +284,16 @@ struct ReceiverSession {
 impl ReceiverSession {
     fn run(mut self) {
         let received = self.receive();
+        let sender_ended = matches!(received, Ok(true));
+        if sender_ended {
+            self.reassembly.set_newest_sent(self.ledger.remote_newest());
+        }
         while let Some(frame) = self.reassembly.finish() {
             self.keep(frame, (now_ns(), thread_cpu_ns()));
         }
         self.release(u64::MAX);
         self.count();
         self.ledger.finish();
-        let sender_ended = matches!(received, Ok(true));
         let received = received.and_then(|_| if sender_ended { self.check_reason() } else { Ok(()) });
         lock(&self.shared.inbox).ended = Some(received);
         (self.notify)();

@@ -370,9 +370,13 @@ mod tests {
     #[test]
     fn idle_connections_keep_nobody_out() {
         let sender = sender();
-        let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(sender.address()).unwrap()).collect();
+        let mut idle: Vec<TcpStream> =
+            (0..100).map(|_| TcpStream::connect(sender.address()).unwrap()).collect();
         let answer = post(&sender, "Bearer x", "");
         assert!(answer.starts_with("HTTP/1.1 401 "), "{answer}");
-        drop(idle);
+        // Their clients learn that the sender is busy, and has not ended.
+        let mut answer = String::new();
+        idle[0].read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -46,6 +46,8 @@ const MOST_OFFER: usize = 16 << 10;
 const CONNECTION: Duration = Duration::from_secs(10);
 /// Maximum number of connections at once.
 const MOST_CONNECTIONS: usize = 16;
+/// Answer on a connection that ends because there are too many. Without it, a viewer could take the end for that of the sender.
+const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 /// Pause after a failed accept(2), such as without free descriptors, and between two looks at a delayed answer's time.
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -73,8 +75,9 @@ impl OpenConnections {
         let stream = stream.try_clone()?;
         let mut open = lock(&self.open);
         if open.len() >= MOST_CONNECTIONS {
-            if let Some((_, oldest)) = open.pop_front() {
-                // Its thread sees the end; it may have ended by itself.
+            if let Some((_, mut oldest)) = open.pop_front() {
+                // Its thread sees the end; it may have ended by itself. The answer has room, because there was none before.
+                let _ = oldest.write(TOO_MANY);
                 let _ = oldest.shutdown(Shutdown::Both);
             }
         }

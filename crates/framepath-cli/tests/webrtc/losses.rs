@@ -83,11 +83,25 @@ pub fn a_loss_in_front_of_an_open_group_shows_no_damaged_picture() {
     sending.end().ended(0);
 }
 
+pub fn the_loss_of_the_last_frames_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    for kept in [30, FRAMES - 1] {
+        let sending = start(&clip, "rate=50", "wait=1");
+        let proxy = Proxy::start(sending.port, Dropped::AllFrom(kept));
+        let output = wait(sending.watch_at(&proxy.url, ""), "recv").ended(3);
+        assert!(proxy.end() > 0);
+        assert_eq!(hashes(&output.frames()), hashes_of(&clip)[..kept]);
+        output.prints(": lost 1 frame: 1 RTP packet did not arrive in time");
+        sending.end().ended(0);
+    }
+}
+
 pub fn three_percent_of_loss_cost_no_frame() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");
     let sending = start(&clip, "rate=50", "wait=1");
-    // A loss at the end of the stream does not show.
+    // Nothing asks for a packet without a later one.
     let proxy = Proxy::start(sending.port, Dropped::OneOf(33, FRAMES - 2));
     let output = wait(sending.watch_at(&proxy.url, "latency=5s"), "recv").ended(0);
     let dropped = proxy.end();

@@ -20,6 +20,8 @@ pub enum Dropped {
     FirstOf(usize),
     /// One of so many packets, those that are sent again included; but none of the frames from this number on.
     OneOf(usize, usize),
+    /// All of the frames from this number on, those that are sent again included.
+    AllFrom(usize),
     /// None.
     Nothing,
     /// All, and those of the viewer; only requests pass.
@@ -169,6 +171,7 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
             let drop = match drops {
                 Dropped::FirstOf(frame) => is_new && times.len() == frame + 1,
                 Dropped::OneOf(packet, end) => packets % packet == packet / 2 && times.len() <= end,
+                Dropped::AllFrom(frame) => times.len() > frame,
                 Dropped::Nothing | Dropped::All => false,
             };
             if drop {

@@ -120,6 +120,30 @@ fn all_frames_pass_unchanged() {
 }
 
 #[test]
+fn frames_that_are_missing_at_the_end_are_counted_if_the_sender_has_named_them() {
+    let all = frames(Coding::Av1);
+    let packets = packets(Coding::Av1, &all);
+    let first_of_frame = |frame: u64| packets.iter().position(|packet| packet.number == Some(frame)).unwrap();
+    let lost_frames = |arrived: &[RtpArrival], newest_sent| {
+        let mut reassembly = Reassembly::new(Coding::Av1, 1000).unwrap();
+        arrived.iter().for_each(|packet| reassembly.push(packet.clone()));
+        reassembly.set_newest_sent(newest_sent);
+        while reassembly.finish().is_some() {}
+        let counts = reassembly.counts();
+        assert_eq!(counts.lost_packets, counts.lost_frames);
+        counts.lost_frames
+    };
+    assert_eq!(lost_frames(&packets, Some(9)), 0);
+    for kept in 6..9 {
+        let arrived = &packets[..first_of_frame(kept + 1)];
+        assert_eq!([None, Some(kept), Some(9)].map(|sent| lost_frames(arrived, sent)), [0, 0, 1]);
+        // A frame without its last packet counts once, together with those behind it.
+        let cut = &packets[..=first_of_frame(kept.next_multiple_of(2))];
+        assert_eq!([None, Some(9)].map(|sent| lost_frames(cut, sent)), [1, 1]);
+    }
+}
+
+#[test]
 fn a_lost_packet_costs_the_frames_up_to_the_next_keyframe() {
     for coding in CODINGS {
         let all = frames(coding);

@@ -12,6 +12,8 @@ mod pointer;
 #[cfg(feature = "x11")]
 mod reply_limit;
 #[cfg(feature = "x11")]
+mod request_count;
+#[cfg(feature = "x11")]
 mod server;
 #[cfg(feature = "x11")]
 mod stale_rows;

@@ -19,6 +19,7 @@ use x11rb::rust_connection::{DefaultStream, PollMode, RustConnection, Stream};
 use x11rb::utils::RawFdContainer;
 
 use super::reply_limit::ReplyLimit;
+use super::request_count::RequestCount;
 use crate::device::SLICE;
 use crate::error::StageError;
 
@@ -179,6 +180,7 @@ impl XServer {
     pub(super) fn events(&self, mut handle: impl FnMut(Event)) -> Result<(), XFailure> {
         // Limited, because a server could send events without end.
         self.connection.stream().limit();
+        self.connection.stream().reply_limit().take_events();
         let result = loop {
             match self.connection.poll_for_event() {
                 Ok(Some(event)) => handle(event),
@@ -223,18 +225,23 @@ fn lost(error: &io::Error) -> String {
 }
 
 /// Socket to an X server. While a time limit is set, reads and waits fail after it, and waits fail after a signal or
-/// a stop request. A read fails if it begins a packet that is too large.
+/// a stop request. A read fails if it begins a packet that is too large, or that no request has asked for.
 pub(super) struct TimedStream {
     stream: DefaultStream,
     /// End of the time limit, CLOCK_MONOTONIC nanoseconds; 0 without a limit.
     deadline_ns: AtomicU64,
     reply_limit: Mutex<ReplyLimit>,
+    sent: Mutex<RequestCount>,
 }
 
 impl TimedStream {
     fn new(stream: DefaultStream) -> TimedStream {
-        let reply_limit = Mutex::new(ReplyLimit::new());
-        TimedStream { stream, deadline_ns: AtomicU64::new(0), reply_limit }
+        let (reply_limit, sent) = (Mutex::new(ReplyLimit::new()), Mutex::new(RequestCount::new()));
+        TimedStream { stream, deadline_ns: AtomicU64::new(0), reply_limit, sent }
+    }
+
+    fn sent(&self) -> MutexGuard<'_, RequestCount> {
+        self.sent.lock().unwrap_or_else(|e| e.into_inner())
     }
 
     fn reply_limit(&self) -> MutexGuard<'_, ReplyLimit> {
@@ -278,17 +285,29 @@ impl Stream for TimedStream {
     fn read(&self, buf: &mut [u8], fd_storage: &mut Vec<RawFdContainer>) -> io::Result<usize> {
         self.left()?;
         let len = self.stream.read(buf, fd_storage)?;
+        // No request asks for descriptors, and x11rb keeps them.
+        fd_storage.clear();
         // Before x11rb sees the length and allocates it.
-        self.reply_limit().check(&buf[..len])?;
+        let requests = self.sent().requests();
+        self.reply_limit().check(&buf[..len], requests)?;
         Ok(len)
     }
 
     fn write(&self, buf: &[u8], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
-        self.stream.write(buf, fds)
+        let len = self.stream.write(buf, fds)?;
+        self.sent().push(&buf[..len]);
+        Ok(len)
     }
 
     fn write_vectored(&self, bufs: &[io::IoSlice<'_>], fds: &mut Vec<RawFdContainer>) -> io::Result<usize> {
-        self.stream.write_vectored(bufs, fds)
+        let len = self.stream.write_vectored(bufs, fds)?;
+        let (mut sent, mut left) = (self.sent(), len);
+        for buf in bufs {
+            let written = left.min(buf.len());
+            sent.push(&buf[..written]);
+            left -= written;
+        }
+        Ok(len)
     }
 }
 
@@ -314,5 +333,30 @@ mod tests {
         (reply[0], reply[7]) = (1, 0x10);
         let error = read(&reply).unwrap_err();
         assert!(lost(&error).starts_with("it sends a reply of "), "{error}");
+    }
+
+    #[test]
+    fn a_reply_without_a_request_is_not_read() {
+        let (mut server, client) = UnixStream::pair().unwrap();
+        let (stream, _) = DefaultStream::from_unix_stream(client).unwrap();
+        let stream = TimedStream::new(stream);
+        let setup = [io::IoSlice::new(&[0; 12]), io::IoSlice::new(&[])];
+        assert_eq!(stream.write_vectored(&setup, &mut Vec::new()).unwrap(), 12);
+        let [a, b] = 1_u16.to_ne_bytes();
+        let request = [43, 0, a, b];
+        assert_eq!(stream.write(&request[..3], &mut Vec::new()).unwrap(), 3);
+        assert_eq!(stream.write(&request[3..], &mut Vec::new()).unwrap(), 1);
+        let mut buffer = [0; 64];
+        let mut read = |bytes: &[u8]| {
+            server.write_all(bytes).unwrap();
+            stream.read(&mut buffer, &mut Vec::new())
+        };
+        assert_eq!(read(&[1, 0, 11, 0, 0, 0, 0, 0]).unwrap(), 8);
+        let mut reply = [0; 32];
+        reply[0] = 1;
+        reply[2..4].copy_from_slice(&1_u16.to_ne_bytes());
+        assert_eq!(read(&reply).unwrap(), 32);
+        let error = read(&reply).unwrap_err();
+        assert_eq!(lost(&error), "it answers a request twice");
     }
 }
