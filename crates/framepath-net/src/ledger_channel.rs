@@ -532,7 +532,7 @@ mod tests {
         assert_eq!(first, [19, 10, 10, 10, 3, 1, 1, 1]);
         // A frame has frequent pings behind it. Each ping then has the number of the newest frame.
         channel.push_departure(sent(1, 0, 0, 0));
-        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [18, 2, 2]);
+        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [19, 2, 2]);
     }
 
     #[test]
