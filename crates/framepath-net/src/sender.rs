@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use data_encoding::HEXLOWER;
 use framepath_model::access_unit::Coding;
@@ -31,6 +31,9 @@ use crate::sent_frame::SentFrame;
 use crate::wake_event::WakeEvent;
 use crate::whep_server::WhepServer;
 use crate::wrong_tokens::WrongTokens;
+
+/// Longest wait for the viewers of a stream that cannot go on to ask for the reason.
+const QUESTION: Duration = Duration::from_secs(1);
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
@@ -92,6 +95,7 @@ impl WhepSender {
             figures: Mutex::default(),
             to_end: Mutex::default(),
             ended: Mutex::default(),
+            reasons: AtomicUsize::new(0),
             viewers: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -188,10 +192,22 @@ impl WhepSender {
     /// `goes_on` returns true, at most five seconds. Accepts no viewers from now on.
     pub fn end(&mut self, goes_on: impl Fn() -> bool) {
         self.stop_server();
-        self.commands.send(SenderCommand::End);
+        self.commands.send(SenderCommand::End(true));
         while goes_on() && self.threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// As [`end`](WhepSender::end), for a stream that cannot go on: the viewers learn that frames may be missing. Waits for
+    /// their question for up to a second.
+    pub fn fail(&mut self, goes_on: impl Fn() -> bool) {
+        let reasons = || self.commands.shared.reasons.load(Ordering::Relaxed);
+        let (learned, until) = (reasons() + self.watching(), Instant::now() + QUESTION);
+        self.commands.send(SenderCommand::End(false));
+        while goes_on() && reasons() < learned && Instant::now() < until {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.stop_server();
     }
 
     /// Returns the counts so far.
@@ -231,7 +247,6 @@ impl Drop for WhepSender {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
-    use std::time::Instant;
 
     use super::*;
     use crate::media_socket::ReceiveBuffer;

@@ -148,8 +148,11 @@ impl SenderSessions {
                     }
                     let _ = reply.send(viewer.map(ViewerSession::close).is_some());
                 }
-                Ok(SenderCommand::End) => {
+                Ok(SenderCommand::End(is_whole)) => {
                     self.ends = Some(now + END);
+                    if !is_whole {
+                        self.viewers.iter().for_each(|viewer| self.shared.add_ended(&viewer.id));
+                    }
                     self.viewers.iter_mut().for_each(ViewerSession::end);
                 }
                 Err(TryRecvError::Empty) => return false,

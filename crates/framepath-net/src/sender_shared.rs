@@ -61,10 +61,7 @@ pub(crate) enum SenderCommand {
     /// A frame and its number.
     Frame(Arc<PacketizedFrame>, u64),
     /// The session of a new viewer.
-    Accept {
-        session: Box<ViewerSession>,
-        reply: SyncSender<Result<(), OfferRefused>>,
-    },
+    Accept { session: Box<ViewerSession>, reply: SyncSender<Result<(), OfferRefused>> },
     /// The end of the session with this id. The reply is false if there is none.
     Delete {
         id: String,
@@ -72,7 +69,8 @@ pub(crate) enum SenderCommand {
         viewer: Option<[u8; FINGERPRINT]>,
         reply: SyncSender<bool>,
     },
-    End,
+    /// The stream ends: as a whole (true), or because it cannot go on (false).
+    End(bool),
 }
 
 /// Reason why a viewer gets no session.
@@ -118,6 +116,8 @@ pub(crate) struct SenderShared {
     /// Ids of the sessions that have ended before the stream, by the user or by a request, oldest first: the viewer asks for the
     /// reason.
     pub(crate) ended: Mutex<VecDeque<String>>,
+    /// Number of times that viewers have learned it.
+    pub(crate) reasons: AtomicUsize,
     pub(crate) viewers: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) dropped: AtomicU64,

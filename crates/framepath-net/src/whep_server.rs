@@ -333,6 +333,7 @@ fn delete(
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     if commands.shared.has_ended(&id) {
+        commands.shared.reasons.fetch_add(1, Ordering::Relaxed);
         return Err(RequestRefused::new(StatusCode::GONE, "the sender has ended this session"));
     }
     let (reply, replies) = sync_channel(1);

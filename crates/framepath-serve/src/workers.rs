@@ -138,7 +138,11 @@ impl Workers {
     pub(super) fn ready(&self) -> Option<WorkerId> {
         // Without /proc (ProtectProc=), a client may be granted a worker that is ending, and its stream fails.
         let is_ending = |worker: &Worker| is_exiting(worker.process.pid()).unwrap_or(false);
-        self.spares.ready().map(|spare| &spare.process).find(|worker| !is_ending(worker)).map(|worker| worker.id)
+        self.spares
+            .ready()
+            .map(|spare| &spare.process)
+            .find(|worker| !is_ending(worker))
+            .map(|worker| worker.id)
     }
 
     /// Returns the number of ready workers without a stream.

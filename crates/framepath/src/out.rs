@@ -284,6 +284,11 @@ impl<'a> Out<'a> {
         self.delivery.holds.get()
     }
 
+    /// In a drain: true if a hop of the run has failed, so that the stream is not whole.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.delivery.requests.has_failed()
+    }
+
     /// Records that the hops behind this hop take no more items, while this hop goes on.
     pub(crate) fn end_behind(&self) {
         let ended_behind = &self.delivery.ended_behind;

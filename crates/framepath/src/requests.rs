@@ -47,6 +47,8 @@ struct Shared {
     flushed: AtomicU64,
     /// True if all sinks have ended in threads behind that of the source, which may not push and so not notice.
     sinks_ended: AtomicBool,
+    /// True if a hop has failed.
+    failed: AtomicBool,
     state: Mutex<MailboxState>,
 }
 
@@ -186,6 +188,7 @@ impl Requests {
             stale_below: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
             sinks_ended: AtomicBool::new(false),
+            failed: AtomicBool::new(false),
             state: Mutex::new(MailboxState {
                 sent: 0,
                 early: VecDeque::new(),
@@ -367,6 +370,17 @@ impl Requests {
     #[inline]
     pub(crate) fn sinks_ended(&self) -> bool {
         self.0.sinks_ended.load(Ordering::Acquire)
+    }
+
+    /// Records that a hop has failed, before the hops behind it are drained.
+    pub(crate) fn set_failed(&self) {
+        // Pairs with the load in `has_failed`: a thread that finds its queue closed sees it.
+        self.0.failed.store(true, Ordering::Release);
+    }
+
+    /// True if a hop in front of the one that asks has failed, or one elsewhere.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.0.failed.load(Ordering::Acquire)
     }
 
     /// Sets whether the run stays open for a seek at the end of the stream, and wakes all threads of the run.

@@ -20,6 +20,7 @@ framepath_testkit::tests!(
     viewers::a_late_viewer_starts_at_a_keyframe,
     viewers::a_killed_viewer_does_not_disturb_another,
     viewers::a_sender_that_disappears_is_an_error,
+    viewers::a_sender_whose_run_fails_is_an_error_at_its_viewers,
     viewers::an_interrupted_sender_ends_its_viewers,
     viewers::the_user_sees_and_ends_viewers,
     viewers::an_interrupted_viewer_ends,

@@ -95,6 +95,18 @@ pub fn a_sender_that_disappears_is_an_error() {
     wait(viewer, "recv").ended(1).prints("no datagram from 127.0.0.1:").prints("the sender has disappeared");
 }
 
+pub fn a_sender_whose_run_fails_is_an_error_at_its_viewers() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let all = hashes_of(&clip);
+    // The demuxer dies in the middle of the stream.
+    let sending = start(&clip, "rate=50 host=process fault=crash@20", "wait=1");
+    let viewer = sending.watch("latency=5s");
+    sending.end().ended(1).prints("demuxer");
+    let output = wait(viewer, "recv").ended(1).prints("the sender has ended this viewer's session");
+    assert_eq!(hashes(&output.frames()), all[..20]);
+}
+
 pub fn an_interrupted_sender_ends_its_viewers() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");

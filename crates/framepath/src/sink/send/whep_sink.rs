@@ -198,7 +198,12 @@ impl Stage for WhepSink {
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        self.sender.end(|| !signal::overdue());
+        let goes_on = || !signal::overdue();
+        if out.has_failed() {
+            self.sender.fail(goes_on);
+        } else {
+            self.sender.end(goes_on);
+        }
         self.end_sent(out);
         let counts = self.sender.counts();
         if counts.dropped > 0 {
