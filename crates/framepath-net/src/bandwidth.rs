@@ -41,7 +41,7 @@ pub(crate) struct NetworkSample {
 pub(crate) struct Bandwidth {
     /// Last estimate, bits per second.
     estimate: u64,
-    /// What the network has carried, bits per second.
+    /// Rate that the network has carried, bits per second.
     carried: u64,
     shortest_round_trip: Duration,
     /// Times, round trips and sent bytes of the last [`WINDOW`], oldest first.

@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Part of an estimate that the encoder gets. The rest is for packets that are sent again, and empties queues on the way.
-const ENCODER_SHARE: f64 = 0.9;
+const ENCODER_SHARE: f64 = 0.85;
 /// Smallest change of the bit rate that the encoder is asked for, as a part of the last.
 const LEAST_CHANGE: f64 = 0.03;
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(requests(&mut control, &[(50_000_000, FLUENT)]), []);
         assert_eq!(
             requests(&mut control, &[(50_000_000, FLUENT), (5_000_000, FLUENT)]),
-            bandwidth(4_500_000)
+            bandwidth(4_250_000)
         );
         // One that is slower than the lowest bit rate slows nobody.
         assert_eq!(
@@ -142,7 +142,7 @@ mod tests {
         let mut control = control();
         let bits = [9_000_000, 8_900_000, 8_600_000, 8_700_000, 12_000_000];
         let asked: Vec<_> = bits.iter().flat_map(|bits| requests(&mut control, &[(*bits, FLUENT)])).collect();
-        let expected = [8_100_000, 7_740_000, 10_000_000].map(SenderRequest::Bandwidth);
+        let expected = [7_650_000, 7_310_000, 10_000_000].map(SenderRequest::Bandwidth);
         assert_eq!(asked, expected);
     }
 

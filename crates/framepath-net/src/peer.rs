@@ -61,7 +61,7 @@ const LEAST_WAIT: Duration = Duration::from_micros(250);
 /// Shortest time to the next padding packet, and to the next tick for requests of an end that misses no packet. str0m pads
 /// an idle stream to 50 kbit/s, 200 packets a second, which wake both ends. A packet now and then keeps the network's path and
 /// its estimate alive, too.
-const LEAST_IDLE_WAIT: Duration = Duration::from_millis(100);
+const LEAST_IDLE_WAIT: Duration = Duration::from_millis(200);
 /// Time between two requests of str0m for missing packets (its `NACK_MIN_INTERVAL`).
 const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are

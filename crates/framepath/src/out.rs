@@ -77,6 +77,13 @@ pub(crate) struct ThreadContext {
 }
 
 impl ThreadContext {
+    /// Records that the run has failed, if there is a failure and not only the end of a hop that takes no more items.
+    pub(crate) fn note(&self, failure: Option<&HopFailure>) {
+        if failure.is_some_and(|failure| !failure.is_end()) {
+            self.requests.set_failed();
+        }
+    }
+
     pub(crate) fn new(
         progress: Arc<AtomicU64>,
         most: u64,
@@ -284,8 +291,8 @@ impl<'a> Out<'a> {
         self.delivery.holds.get()
     }
 
-    /// In a drain: true if a hop of the run has failed, so that the stream is not whole.
-    pub(crate) fn has_failed(&self) -> bool {
+    /// In [`Stage::drain`](crate::Stage::drain): true if a hop of the run has failed, so that the stream is not whole.
+    pub fn has_failed(&self) -> bool {
         self.delivery.requests.has_failed()
     }
 

@@ -568,12 +568,7 @@ pub(crate) fn drain(
     mut failure: Option<HopFailure>,
 ) -> Option<HopFailure> {
     let mut dead = failure.as_ref().map(|f| f.hop);
-    let note = |failure: &Option<HopFailure>| {
-        if failure.as_ref().is_some_and(|failure| !failure.is_end()) {
-            delivery.requests.set_failed();
-        }
-    };
-    note(&failure);
+    delivery.note(failure.as_ref());
     for at in 0..chain.len() {
         let (done, rest) = chain.split_at_mut(at + 1);
         let hop = &mut done[at];
@@ -585,7 +580,7 @@ pub(crate) fn drain(
             // After a failure the run does not go on.
             delivery.set_holds(false);
             failure = failure.or_else(|| unless_interrupted(failed));
-            note(&failure);
+            delivery.note(failure.as_ref());
         }
     }
     failure

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a session reports.
+//! Events of a session.
 
 use std::sync::Arc;
 
