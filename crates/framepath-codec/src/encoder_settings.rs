@@ -50,10 +50,9 @@ pub enum RateControl {
 }
 
 /// Buffer of an encoder's rate control (VBV): the bits by which frames may exceed the bit rate on average.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateBuffer {
     /// A twelfth of a second, or a frame if that is longer.
-    #[default]
     Twelfth,
     /// A frame: no frame takes longer than a frame interval on a network that carries the bit rate and no more.
     Frame,

@@ -318,11 +318,16 @@ mod tests {
 
     use super::*;
 
+    /// Returns the server's end of a connection, and the program's.
+    fn connected() -> (UnixStream, TimedStream) {
+        let (server, client) = UnixStream::pair().unwrap();
+        let (stream, _) = DefaultStream::from_unix_stream(client).unwrap();
+        (server, TimedStream::new(stream))
+    }
+
     #[test]
     fn a_reply_that_is_too_large_is_not_read() {
-        let (mut server, client) = UnixStream::pair().unwrap();
-        let (stream, _) = DefaultStream::from_unix_stream(client).unwrap();
-        let stream = TimedStream::new(stream);
+        let (mut server, stream) = connected();
         let mut buffer = [0; 64];
         let mut read = |bytes: &[u8]| {
             server.write_all(bytes).unwrap();
@@ -337,9 +342,7 @@ mod tests {
 
     #[test]
     fn a_reply_without_a_request_is_not_read() {
-        let (mut server, client) = UnixStream::pair().unwrap();
-        let (stream, _) = DefaultStream::from_unix_stream(client).unwrap();
-        let stream = TimedStream::new(stream);
+        let (mut server, stream) = connected();
         let setup = [io::IoSlice::new(&[0; 12]), io::IoSlice::new(&[])];
         assert_eq!(stream.write_vectored(&setup, &mut Vec::new()).unwrap(), 12);
         let [a, b] = 1_u16.to_ne_bytes();
