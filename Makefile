@@ -47,7 +47,7 @@ test:
 # The last two check the command without the lab and without a window.
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --locked -- -D warnings
 	$(CARGO) clippy --workspace --all-targets --features http,net --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --features lab --locked -- -D warnings

@@ -86,7 +86,10 @@ pub enum WebrtcError {
     /// The user of the sender has ended this viewer's session, or another program that has the token; the stream goes on.
     #[error("the sender has ended this viewer's session; its stream may go on for others")]
     EndedBySender,
-    /// The sender has ended this viewer's session, and does not answer the question for the reason.
+    /// The sender's stream could not go on.
+    #[error("the sender's stream has failed; frames may be missing")]
+    SenderFailed,
+    /// The session has ended, and the sender's message about the way did not arrive.
     #[error("the sender has ended this viewer's session, and does not say why; frames may be missing")]
     EndedWithoutReason,
     /// A signal or a stop request ended the wait.

@@ -2,7 +2,8 @@
 //! One session's part of the exchange of ledgers: pings, and messages with rows. Without I/O and clock.
 //!
 //! A session has two data channels. Pings are on the one that sends nothing again and keeps no order, because a ping that waited
-//! says nothing. Rows are on the other one, which loses nothing.
+//! says nothing. Rows are on the other one, which loses nothing, and so is the way in which the session ends: an attacker on the
+//! network can neither change nor forge it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use framepath_model::ledger::Row;
 
 use crate::clock::{ClockEstimator, PingStamps};
 use crate::ledger_exchange::{LedgerExchange, RemoteFrame};
-use crate::ledger_message::{FrameRows, LedgerMessage, RemotePath, VERSION};
+use crate::ledger_message::{FrameRows, LedgerMessage, RemotePath, SessionEnd, VERSION};
 use crate::sent_frame::SentFrame;
 
 /// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
@@ -93,6 +94,11 @@ pub(crate) struct LedgerChannel {
     tells_newest: bool,
     /// Number of the newest frame that has left the other end.
     remote_newest: Option<u64>,
+    /// Way in which the session ends, until it is sent, and true from then on.
+    end: Option<SessionEnd>,
+    has_sent_end: bool,
+    /// Way in which the sender ends the session.
+    remote_end: Option<SessionEnd>,
     /// Path of the other end.
     path: Option<RemotePath>,
     /// Number of pings that were answered.
@@ -123,6 +129,9 @@ impl LedgerChannel {
             newest: None,
             tells_newest: false,
             remote_newest: None,
+            end: None,
+            has_sent_end: false,
+            remote_end: None,
             path: None,
             answered: 0,
             unconverted: VecDeque::new(),
@@ -201,6 +210,10 @@ impl LedgerChannel {
             Some(LedgerMessage::Newest { number }) => {
                 self.remote_newest = self.remote_newest.max(Some(number));
             }
+            Some(LedgerMessage::End { end, newest }) => {
+                self.remote_newest = self.remote_newest.max(newest);
+                self.remote_end = Some(end);
+            }
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
         }
     }
@@ -239,13 +252,40 @@ impl LedgerChannel {
         if !self.open.contains(&LedgerStream::Rows) {
             return None;
         }
-        if !self.has_sent_path {
-            let path = LedgerMessage::Path(VERSION, self.exchange.path()?).to_bytes()?;
-            self.has_sent_path = true;
-            return Some((LedgerStream::Rows, path));
+        let rows = |message: LedgerMessage| Some((LedgerStream::Rows, message.to_bytes()?));
+        match self.exchange.path() {
+            Some(path) if !self.has_sent_path => {
+                self.has_sent_path = true;
+                return rows(LedgerMessage::Path(VERSION, path));
+            }
+            Some(_) => {
+                if let Some(frame) = self.outgoing.pop_front() {
+                    return rows(LedgerMessage::Frame(frame));
+                }
+            }
+            // Without a ledger here.
+            None => {}
         }
-        let frame = self.outgoing.pop_front()?;
-        Some((LedgerStream::Rows, LedgerMessage::Frame(frame).to_bytes()?))
+        let end = self.end.take()?;
+        self.has_sent_end = true;
+        rows(LedgerMessage::End { end, newest: self.newest })
+    }
+
+    /// Ends the session in this way: the other end gets the message behind all others. Does nothing after the first call.
+    pub(crate) fn end(&mut self, end: SessionEnd) {
+        if !self.has_sent_end {
+            self.end.get_or_insert(end);
+        }
+    }
+
+    /// Returns true once the message about the end was given out.
+    pub(crate) fn has_sent_end(&self) -> bool {
+        self.has_sent_end
+    }
+
+    /// Returns the way in which the sender ends the session, as far as it has said so.
+    pub(crate) fn remote_end(&self) -> Option<SessionEnd> {
+        self.remote_end
     }
 
     /// Returns the time at which [`poll`](LedgerChannel::poll) has to be called if nothing else happens, CLOCK_MONOTONIC
@@ -453,6 +493,40 @@ mod tests {
             pass(&mut channels, 20_000_000 * ping);
             assert_eq!([0, 1].map(|end| channels[end].remote_newest()), [None, Some(5)]);
         }
+    }
+
+    #[test]
+    fn the_end_is_told_behind_all_rows_and_once() {
+        let ([_, far], mut channels) = ends();
+        pass(&mut channels, 0);
+        let row = Row { flags: flag::LAST, ..Row::default() };
+        channels[0].push_departure(sent(7, 1, 2, 3));
+        channels[0].push(FrameRows { id: 6, rows: vec![row] });
+        [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end));
+        let messages: Vec<_> = std::iter::from_fn(|| channels[0].poll(1)).collect();
+        let read = messages.iter().map(|(_, bytes)| LedgerMessage::from_bytes(bytes).unwrap());
+        let end = LedgerMessage::End { end: SessionEnd::Failed, newest: Some(7) };
+        assert_eq!(read.last(), Some(end.clone()));
+        messages.iter().for_each(|(_, bytes)| channels[1].recv(bytes, 2));
+        channels[1].finish();
+        assert!(far.remotes(|_| true)[&0].frames.contains_key(&6));
+        assert_eq!(
+            (channels[1].remote_end(), channels[1].remote_newest()),
+            (Some(SessionEnd::Failed), Some(7))
+        );
+        channels[0].end(SessionEnd::Complete);
+        assert!(channels[0].has_sent_end() && channels[0].poll(1).is_none());
+    }
+
+    #[test]
+    fn the_end_is_told_without_a_ledger() {
+        let mut channel = LedgerChannel::new(Arc::default());
+        channel.opened(LedgerStream::Rows);
+        channel.push(FrameRows { id: 1, rows: vec![Row::default()] });
+        channel.end(SessionEnd::ByUser);
+        let (stream, bytes) = channel.poll(1).unwrap();
+        let end = LedgerMessage::End { end: SessionEnd::ByUser, newest: None };
+        assert_eq!((stream, LedgerMessage::from_bytes(&bytes)), (LedgerStream::Rows, Some(end)));
     }
 
     #[test]

@@ -50,6 +50,17 @@ pub struct FrameRows {
     pub rows: Vec<Row>,
 }
 
+/// Way in which a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SessionEnd {
+    /// The stream has ended.
+    Complete,
+    /// The stream cannot go on.
+    Failed,
+    /// The sender's user has ended this viewer's session, or another program that has the token.
+    ByUser,
+}
+
 /// Message about the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LedgerMessage {
@@ -75,6 +86,13 @@ pub(crate) enum LedgerMessage {
     Newest {
         /// Number of the frame at the sender.
         number: u64,
+    },
+    /// The sender's last message.
+    End {
+        /// Way in which the session ends.
+        end: SessionEnd,
+        /// Number of the newest frame of which all packets have left, at the sender.
+        newest: Option<u64>,
     },
 }
 
@@ -185,6 +203,7 @@ mod tests {
             LedgerMessage::Ping { sent_ns: 1 },
             LedgerMessage::Pong { sent_ns: 1, received_ns: u64::MAX, replied_ns: 3 },
             LedgerMessage::Newest { number: 7 },
+            LedgerMessage::End { end: SessionEnd::ByUser, newest: Some(8) },
         ] {
             assert_eq!(LedgerMessage::from_bytes(&message.to_bytes().unwrap()), Some(message));
         }
@@ -226,7 +245,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..5u8) {
+        fn any_bytes_do_no_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0..6u8) {
             let bytes = [&[kind], &bytes[..]].concat();
             if let Some(LedgerMessage::Frame(frame)) = LedgerMessage::from_bytes(&bytes) {
                 prop_assert!(frame.rows.iter().all(|row| row.wall_ns() <= LONGEST_NS));

@@ -325,6 +325,18 @@ impl WebrtcPeer {
         written.unwrap_or(false)
     }
 
+    /// Returns true if both ends have data channels for the ledger.
+    pub(crate) fn has_ledger(&self) -> bool {
+        !self.ledger.is_empty()
+    }
+
+    /// Returns true if all messages about rows have arrived at the other end, and the one about the session's end with them.
+    pub(crate) fn has_delivered_rows(&mut self) -> bool {
+        let id = self.ledger.iter().find(|(_, known)| *known == LedgerStream::Rows).map(|(id, _)| *id);
+        let channel = id.and_then(|id| self.rtc.channel(id));
+        channel.is_none_or(|mut channel| channel.buffered_amount() == 0)
+    }
+
     /// Returns the codec of the video.
     pub(crate) fn coding(&self) -> Coding {
         self.coding
@@ -422,9 +434,11 @@ impl WebrtcPeer {
         self.work()
     }
 
-    /// Begins the estimation of the bandwidth anew, at this many bits per second.
+    /// Begins the estimation of the bandwidth anew, for a network that carries about this many bits per second.
+    ///
+    /// str0m first tries three and six times the rate that it begins with. Six times the bandwidth would fill the network's queue.
     pub(crate) fn restart_estimation(&mut self, bits: u64) {
-        self.rtc.bwe().reset(Bitrate::bps(bits));
+        self.rtc.bwe().reset(Bitrate::bps(bits / 3));
     }
 
     /// Begins the end of the session: the other end is told by RTCP BYE and by DTLS, once the data channels are open.

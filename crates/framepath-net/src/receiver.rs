@@ -5,7 +5,6 @@
 //! a frame. A frame passes the reassembly, the jitter buffer, and the inbox, from which the caller takes it.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,6 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
+use framepath_os::process::time_slice::ShortSlice;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use rustix::event::PollFlags;
 
@@ -20,6 +20,7 @@ use crate::error::WebrtcError;
 use crate::jitter::{JitterBuffer, JitterDepth};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
+use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::missing_requests::MissingRequests;
@@ -28,7 +29,7 @@ use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::{Credential, WhepClient};
-use crate::whep_server::{ENDPOINT, GONE, NOT_FOUND};
+use crate::whep_server::ENDPOINT;
 
 /// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;
@@ -40,13 +41,6 @@ const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
 const CLOSING: Duration = Duration::from_millis(200);
 /// Longest time for the request that ends the session at the server.
 const DELETE: Duration = Duration::from_millis(500);
-/// Longest time for the answer to the question why the sender has ended the session.
-const REASON: Duration = Duration::from_secs(5);
-/// Pause before the question is asked again.
-const REASON_PAUSE: Duration = Duration::from_millis(200);
-/// Number of connections for the question that the sender, or a proxy of a sender that has ended, closes without an answer before
-/// the stream counts as ended. A busy sender also closes connections.
-const MOST_CLOSED: usize = 4;
 
 /// Settings of a receiver.
 #[derive(Clone, Debug)]
@@ -170,6 +164,8 @@ impl WhepReceiver {
             ledger: Arc::default(),
         });
         let (coding, server) = (peer.coding(), client.server);
+        // An attacker on the network can take the ledger out of the answer, but not out of the code.
+        let is_told_end = sender.is_some() || peer.has_ledger();
         let session = ReceiverSession {
             shared: shared.clone(),
             reassembly: Reassembly::new(coding, latency_ns)?,
@@ -179,6 +175,7 @@ impl WhepReceiver {
             kept: VecDeque::new(),
             peer,
             ledger: LedgerChannel::new(shared.ledger.clone()),
+            is_told_end,
             socket,
             received: ReceiveBuffer::new(),
             client,
@@ -265,6 +262,8 @@ struct ReceiverSession {
     kept: VecDeque<(u64, ReceivedFrame)>,
     peer: WebrtcPeer,
     ledger: LedgerChannel,
+    /// True if the sender says how the session ends: the one of a pairing code, and any other that exchanges its ledger.
+    is_told_end: bool,
     socket: MediaSocket,
     received: ReceiveBuffer,
     client: WhepClient,
@@ -283,6 +282,7 @@ struct ReceiverSession {
 
 impl ReceiverSession {
     fn run(mut self) {
+        let _slice = ShortSlice::begin();
         let received = self.receive();
         let sender_ended = matches!(received, Ok(true));
         if sender_ended {
@@ -294,7 +294,7 @@ impl ReceiverSession {
         self.release(u64::MAX);
         self.count();
         self.ledger.finish();
-        let received = received.and_then(|_| if sender_ended { self.check_reason() } else { Ok(()) });
+        let received = received.and_then(|_| if sender_ended { self.end() } else { Ok(()) });
         lock(&self.shared.inbox).ended = Some(received);
         (self.notify)();
         if !sender_ended {
@@ -455,36 +455,17 @@ impl ReceiverSession {
         self.shared.invalid_frames.store(invalid_frames, Ordering::Relaxed);
     }
 
-    /// Asks the sender for the reason of the end, by a request that ends the session. The reason is the stream's end if the sender
-    /// answers that the session has ended or is not known, or accepts no connection. A stop of the receiver ends the wait.
+    /// Returns the end of a stream whose session the sender has closed.
     ///
     /// # Errors
-    /// [`WebrtcError::EndedBySender`], and [`WebrtcError::EndedWithoutReason`] if the sender does not answer.
-    fn check_reason(&mut self) -> Result<(), WebrtcError> {
-        let Some(resource) = &self.resource else { return Ok(()) };
-        let (deadline, stopped) = (Instant::now() + REASON, &self.shared.stopped);
-        let mut closed = 0;
-        loop {
-            match self.client.delete(resource, deadline, || stopped.load(Ordering::Acquire)) {
-                Ok(GONE) => return Err(WebrtcError::EndedBySender),
-                Ok(200..300 | NOT_FOUND) => return Ok(()),
-                Ok(status) => log::debug!("reason of the end: HTTP status {status}"),
-                Err(WebrtcError::Canceled) => return Ok(()),
-                Err(WebrtcError::Io { error, .. }) if error.kind() == ErrorKind::ConnectionRefused => {
-                    return Ok(());
-                }
-                Err(error) => {
-                    log::debug!("reason of the end: {error}");
-                    closed += usize::from(matches!(error, WebrtcError::Http(_)) && Instant::now() < deadline);
-                }
-            }
-            if closed >= MOST_CLOSED {
-                return Ok(());
-            }
-            if Instant::now() + REASON_PAUSE >= deadline {
-                return Err(WebrtcError::EndedWithoutReason);
-            }
-            thread::sleep(REASON_PAUSE);
+    /// The stream goes on or has failed; or the way of the end is not known, although the sender would have said it.
+    fn end(&self) -> Result<(), WebrtcError> {
+        match self.ledger.remote_end() {
+            Some(SessionEnd::Complete) => Ok(()),
+            Some(SessionEnd::Failed) => Err(WebrtcError::SenderFailed),
+            Some(SessionEnd::ByUser) => Err(WebrtcError::EndedBySender),
+            None if self.is_told_end => Err(WebrtcError::EndedWithoutReason),
+            None => Ok(()),
         }
     }
 
@@ -500,14 +481,99 @@ impl ReceiverSession {
         }
         if let Some(resource) = &self.resource {
             // A sender that does not answer ends the session by itself.
-            let _ = self.client.delete(resource, Instant::now() + DELETE, || false);
+            let _ = self.client.delete(resource, Instant::now() + DELETE);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+
     use super::*;
+    use crate::pairing::TOKEN;
+
+    /// Sender that closes the session at once, without a message about the end. `has_ledger` says whether it exchanges its ledger.
+    fn closing_sender(listener: &TcpListener, identity: &Identity, has_ledger: bool) {
+        let (mut viewer, _) = listener.accept().unwrap();
+        let (mut request, mut bytes) = (String::new(), [0; 16 << 10]);
+        let has_all = |request: &str| {
+            let length = request.to_lowercase().lines().find_map(|line| {
+                line.strip_prefix("content-length: ").and_then(|length| length.parse::<usize>().ok())
+            });
+            let body = request.split_once("\r\n\r\n").map(|(_, body)| body.len());
+            body.is_some() && body == length
+        };
+        while !has_all(&request) {
+            let len = viewer.read(&mut bytes).unwrap();
+            request.push_str(std::str::from_utf8(&bytes[..len]).unwrap());
+        }
+        let mut offer = request.split_once("\r\n\r\n").unwrap().1.to_owned();
+        if !has_ledger {
+            offer = offer.replace(crate::ledger_channel::LEDGER_ATTRIBUTE, "a=other");
+        }
+        let socket = MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let local = socket.local_addr().unwrap();
+        let (mut peer, answer) =
+            WebrtcPeer::accept(&offer, None, (Coding::H264, None), identity, local).unwrap();
+        let (length, head) = (answer.len(), "HTTP/1.1 201 Created\r\nContent-Type: application/sdp");
+        write!(viewer, "{head}\r\nContent-Length: {length}\r\n\r\n{answer}").unwrap();
+        let (mut received, mut open, mut is_connected) = (ReceiveBuffer::new(), 0, false);
+        let until = Instant::now() + Duration::from_secs(20);
+        while peer.is_alive() {
+            assert!(Instant::now() < until);
+            while let Some(datagram) = socket.recv(&mut received).unwrap() {
+                peer.recv(&datagram, Instant::now()).unwrap();
+            }
+            peer.drive(Instant::now(), &socket, |event| {
+                open += usize::from(matches!(event, PeerEvent::LedgerOpen(_)));
+                is_connected |= matches!(event, PeerEvent::Connected);
+            })
+            .unwrap();
+            if is_connected && open == 2 * usize::from(has_ledger) {
+                peer.close();
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Returns how the stream of a sender ends that closes the session without a message about the end.
+    fn end_without_message(has_code: bool, has_ledger: bool) -> Result<ReceivedItem, WebrtcError> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let identity = Identity::new().unwrap();
+        let code = PairingCode { address, fingerprint: identity.fingerprint, token: [1; TOKEN] };
+        let options = ReceiverOptions {
+            url: if has_code { code.to_string() } else { format!("http://{address}{ENDPOINT}") },
+            token: None,
+            latency: Duration::ZERO,
+            timeout: Duration::from_secs(10),
+            silence: Duration::from_secs(10),
+            jitter: JitterDepth::Adaptive,
+            backlog: Duration::MAX,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| closing_sender(&listener, &identity, has_ledger));
+            let viewer = WhepReceiver::open(&options, || false, || ()).unwrap();
+            let until = Instant::now() + Duration::from_secs(20);
+            while !viewer.has_news() {
+                assert!(Instant::now() < until);
+                thread::sleep(Duration::from_millis(1));
+            }
+            viewer.recv()
+        })
+    }
+
+    #[test]
+    fn a_sender_with_a_ledger_or_a_code_must_say_how_the_stream_ends() {
+        for (has_code, has_ledger) in [(false, true), (true, true), (true, false)] {
+            let end = end_without_message(has_code, has_ledger);
+            assert!(matches!(end, Err(WebrtcError::EndedWithoutReason)), "{has_code} {has_ledger} {end:?}");
+        }
+        let end = end_without_message(false, false);
+        assert!(matches!(end, Ok(ReceivedItem::End)), "{end:?}");
+    }
 
     #[test]
     fn a_frame_needs_more_memory_than_its_bytes() {

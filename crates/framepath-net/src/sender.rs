@@ -17,6 +17,7 @@ use framepath_model::access_unit::Coding;
 use crate::congestion::{CongestionControl, SenderRequest};
 use crate::error::WebrtcError;
 use crate::ledger_exchange::LedgerExchange;
+use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
 use crate::media_socket::MediaSocket;
 use crate::packetizer::Packetizer;
@@ -31,9 +32,6 @@ use crate::sent_frame::SentFrame;
 use crate::wake_event::WakeEvent;
 use crate::whep_server::WhepServer;
 use crate::wrong_tokens::WrongTokens;
-
-/// Longest wait for the viewers of a stream that cannot go on to ask for the reason.
-const QUESTION: Duration = Duration::from_secs(1);
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
@@ -94,8 +92,6 @@ impl WhepSender {
             watching: AtomicUsize::new(0),
             figures: Mutex::default(),
             to_end: Mutex::default(),
-            ended: Mutex::default(),
-            reasons: AtomicUsize::new(0),
             viewers: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             dropped: AtomicU64::new(0),
@@ -191,23 +187,20 @@ impl WhepSender {
     /// Ends the stream: sends the frames that still wait, tells all viewers the end, and waits for this while
     /// `goes_on` returns true, at most five seconds. Accepts no viewers from now on.
     pub fn end(&mut self, goes_on: impl Fn() -> bool) {
+        self.end_as(SessionEnd::Complete, goes_on);
+    }
+
+    /// As [`end`](WhepSender::end), for a stream that cannot go on: the viewers learn that frames may be missing.
+    pub fn fail(&mut self, goes_on: impl Fn() -> bool) {
+        self.end_as(SessionEnd::Failed, goes_on);
+    }
+
+    fn end_as(&mut self, end: SessionEnd, goes_on: impl Fn() -> bool) {
         self.stop_server();
-        self.commands.send(SenderCommand::End(true));
+        self.commands.send(SenderCommand::End(end));
         while goes_on() && self.threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
-    }
-
-    /// As [`end`](WhepSender::end), for a stream that cannot go on: the viewers learn that frames may be missing. Waits for
-    /// their question for up to a second.
-    pub fn fail(&mut self, goes_on: impl Fn() -> bool) {
-        let reasons = || self.commands.shared.reasons.load(Ordering::Relaxed);
-        let (learned, until) = (reasons() + self.watching(), Instant::now() + QUESTION);
-        self.commands.send(SenderCommand::End(false));
-        while goes_on() && reasons() < learned && Instant::now() < until {
-            thread::sleep(Duration::from_millis(5));
-        }
-        self.stop_server();
     }
 
     /// Returns the counts so far.
@@ -249,9 +242,10 @@ mod tests {
     use std::net::{Ipv4Addr, TcpStream};
 
     use super::*;
+    use crate::ledger_channel::LedgerChannel;
     use crate::media_socket::ReceiveBuffer;
     use crate::pairing::ProvenRequest;
-    use crate::peer::WebrtcPeer;
+    use crate::peer::{PeerEvent, WebrtcPeer};
     use crate::sender_sessions::MOST_VIEWERS;
     use crate::whep_server::ENDPOINT;
 
@@ -315,6 +309,42 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         assert_eq!(sender.counts().viewers, 1);
+    }
+
+    #[test]
+    fn a_viewer_that_is_ended_while_it_connects_learns_it() {
+        let (sender, viewer) = (sender(), Identity::new().unwrap());
+        let code = sender.pairing().unwrap();
+        let socket = MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let mut peer =
+            WebrtcPeer::offer(Some(code.fingerprint), &viewer, socket.local_addr().unwrap(), |offer| {
+                let request = ProvenRequest { method: "POST", path: ENDPOINT, body: &offer };
+                let answer = post(&sender, &code.to_header(&viewer.fingerprint, request).unwrap(), &offer);
+                Ok(answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+            })
+            .unwrap();
+        assert_eq!(sender.control().end_all(), 0);
+        let until = Instant::now() + Duration::from_secs(20);
+        while lock(&sender.commands.shared.to_end).all {
+            assert!(Instant::now() < until);
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (mut ledger, mut is_closed) = (LedgerChannel::new(Arc::default()), false);
+        let mut buffer = ReceiveBuffer::new();
+        while !is_closed {
+            assert!(Instant::now() < until);
+            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                peer.recv(&datagram, Instant::now()).unwrap();
+            }
+            peer.drive(Instant::now(), &socket, |event| match event {
+                PeerEvent::LedgerMessage(message) => ledger.recv(&message, 0),
+                PeerEvent::Closed => is_closed = true,
+                _ => {}
+            })
+            .unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(ledger.remote_end(), Some(SessionEnd::ByUser));
     }
 
     #[test]

@@ -6,11 +6,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as CommandReceiver, TryRecvError};
 use std::time::{Duration, Instant};
 
+use framepath_os::process::time_slice::ShortSlice;
 use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::congestion::{CongestionControl, SenderRequest};
 use crate::ledger_exchange::LedgerExchange;
+use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::sender_shared::{OfferRefused, SenderCommand, SenderShared, SessionsToEnd};
@@ -68,6 +70,7 @@ impl SenderSessions {
     }
 
     pub(crate) fn run(mut self, commands: &CommandReceiver<SenderCommand>) {
+        let _slice = ShortSlice::begin();
         loop {
             self.shared.wake.reset();
             let now = Instant::now();
@@ -79,7 +82,7 @@ impl SenderSessions {
             }
             if is_closed {
                 for viewer in &mut self.viewers {
-                    viewer.close();
+                    viewer.end_now(SessionEnd::Complete);
                 }
                 self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
             }
@@ -92,6 +95,10 @@ impl SenderSessions {
             self.report_congestion();
             self.count();
             if self.ends.is_some_and(|ends| self.viewers.is_empty() || now >= ends) {
+                for viewer in &mut self.viewers {
+                    viewer.close();
+                    viewer.drive(now, now_ns(), &self.socket);
+                }
                 return;
             }
             let request = self.wants_keyframe.then_some(self.next_keyframe_request).filter(|at| *at > now);
@@ -143,17 +150,11 @@ impl SenderSessions {
                         session.id == id && (viewer.is_none() || session.proved == viewer)
                     };
                     let viewer = self.viewers.iter_mut().find(is_named);
-                    if let Some(viewer) = viewer.as_ref().filter(|_| self.ends.is_none()) {
-                        self.shared.add_ended(&viewer.id);
-                    }
-                    let _ = reply.send(viewer.map(ViewerSession::close).is_some());
+                    let _ = reply.send(viewer.map(|viewer| viewer.end_now(SessionEnd::ByUser)).is_some());
                 }
-                Ok(SenderCommand::End(is_whole)) => {
+                Ok(SenderCommand::End(end)) => {
                     self.ends = Some(now + END);
-                    if !is_whole {
-                        self.viewers.iter().for_each(|viewer| self.shared.add_ended(&viewer.id));
-                    }
-                    self.viewers.iter_mut().for_each(ViewerSession::end);
+                    self.viewers.iter_mut().for_each(|viewer| viewer.end(end));
                 }
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,
@@ -165,9 +166,8 @@ impl SenderSessions {
     fn end_chosen(&mut self) {
         let SessionsToEnd { numbers, all } = std::mem::take(&mut *lock(&self.shared.to_end));
         for viewer in &mut self.viewers {
-            if (all || numbers.contains(&viewer.number)) && viewer.close() {
+            if (all || numbers.contains(&viewer.number)) && viewer.end_now(SessionEnd::ByUser) {
                 log::info!("viewer {}: ended by the user", viewer.number);
-                self.shared.add_ended(&viewer.id);
             }
         }
     }

@@ -14,6 +14,7 @@ use crate::congestion::SenderRequest;
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
+use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
 use crate::packetizer::PacketizedFrame;
 use crate::pairing::{FINGERPRINT, PairingCode};
@@ -31,9 +32,6 @@ pub(crate) const REPLY: Duration = Duration::from_secs(5);
 /// Maximum number of frames whose times are kept for [`WhepSender::take_sent`](crate::WhepSender::take_sent); the oldest are
 /// forgotten.
 const MOST_SENT: usize = 4096;
-
-/// Maximum number of ended sessions that are remembered, so that their viewers learn the reason; the oldest are forgotten.
-const MOST_ENDED: usize = 1024;
 
 /// Sessions that the user wants to end.
 #[derive(Debug, Default)]
@@ -69,8 +67,8 @@ pub(crate) enum SenderCommand {
         viewer: Option<[u8; FINGERPRINT]>,
         reply: SyncSender<bool>,
     },
-    /// The stream ends: as a whole (true), or because it cannot go on (false).
-    End(bool),
+    /// The stream ends in this way.
+    End(SessionEnd),
 }
 
 /// Reason why a viewer gets no session.
@@ -113,11 +111,6 @@ pub(crate) struct SenderShared {
     /// Figures of the viewers that watch.
     pub(crate) figures: Mutex<Vec<ViewerFigures>>,
     pub(crate) to_end: Mutex<SessionsToEnd>,
-    /// Ids of the sessions that have ended before the stream, by the user or by a request, oldest first: the viewer asks for the
-    /// reason.
-    pub(crate) ended: Mutex<VecDeque<String>>,
-    /// Number of times that viewers have learned it.
-    pub(crate) reasons: AtomicUsize,
     pub(crate) viewers: AtomicU64,
     pub(crate) sent: AtomicU64,
     pub(crate) dropped: AtomicU64,
@@ -214,19 +207,5 @@ impl SenderShared {
         let counts = [viewers, sent, dropped, keyframe_requests];
         let [viewers, sent, dropped, keyframe_requests] = counts.map(|count| count.load(Ordering::Relaxed));
         SenderCounts { viewers, sent, dropped, keyframe_requests }
-    }
-
-    /// Records that the session with this id has ended before the stream.
-    pub(crate) fn add_ended(&self, id: &str) {
-        let mut ended = lock(&self.ended);
-        if ended.len() >= MOST_ENDED {
-            ended.pop_front();
-        }
-        ended.push_back(id.to_owned());
-    }
-
-    /// Returns true if the session with this id has ended before the stream.
-    pub(crate) fn has_ended(&self, id: &str) -> bool {
-        lock(&self.ended).iter().any(|ended| ended == id)
     }
 }

@@ -12,6 +12,7 @@ use crate::bandwidth::Bandwidth;
 use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
+use crate::ledger_message::SessionEnd;
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pacer::Pacer;
 use crate::packetizer::PacketizedFrame;
@@ -38,6 +39,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for which a finished stream stays open, so that the viewer can ask for its last packets again.
 const LINGER: Duration = Duration::from_millis(250);
+/// Longest wait for the viewer to have the message about the end of its session. It is sent again with twice the round trip at least.
+const END_MESSAGE: Duration = Duration::from_secs(1);
 
 /// Frame of which not all packets have been sent.
 struct QueuedFrame {
@@ -114,9 +117,10 @@ pub(crate) struct ViewerSession {
     next_burst: Instant,
     pacer: Pacer,
     heard: Instant,
-    /// Time at which a finished stream closes; `None` before the stream's end, and while frames wait.
-    closes: Option<Instant>,
-    ends: bool,
+    /// Way in which the session is to end; `None` before it is.
+    end: Option<SessionEnd>,
+    /// Time at which the message about the end is sent; `None` before the end, and while frames wait.
+    end_message: Option<Instant>,
     /// Numbers of sent and dropped frames at the last [`take_frames`](ViewerSession::take_frames).
     taken: (u64, u64),
     departures: Departures,
@@ -157,8 +161,8 @@ impl ViewerSession {
             next_burst: now,
             pacer: Pacer::new(now),
             heard: now,
-            closes: None,
-            ends: false,
+            end: None,
+            end_message: None,
             taken: (0, 0),
             departures: Departures::default(),
             ledger,
@@ -221,7 +225,7 @@ impl ViewerSession {
 
     /// Queues a frame, or drops it if the queue is full or the viewer waits for a keyframe.
     pub(crate) fn push(&mut self, frame: &Arc<PacketizedFrame>, number: u64) {
-        if !self.is_watching() {
+        if !self.is_watching() || self.end.is_some() {
             return;
         }
         let is_slow = self.network().is_some_and(|network| network.backlog > MOST_BACKLOG);
@@ -238,19 +242,34 @@ impl ViewerSession {
         self.queue.push_back(QueuedFrame { frame: frame.clone(), number, next: 0 });
     }
 
-    /// Ends the stream: sends the queued frames, and closes the session.
-    pub(crate) fn end(&mut self) {
-        self.ends = true;
+    /// Ends the session with the stream: sends the queued frames, says how the stream has ended, and closes the session.
+    pub(crate) fn end(&mut self, end: SessionEnd) {
+        self.end.get_or_insert(end);
     }
 
-    /// Closes the session at once. Returns false if it is closing or closed.
-    pub(crate) fn close(&mut self) -> bool {
-        let is_open = matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching);
+    /// Ends the session without the queued frames: says so to the viewer, and closes the session. A viewer that still connects
+    /// learns it once it has connected. Returns false if the session ends already.
+    pub(crate) fn end_now(&mut self, end: SessionEnd) -> bool {
+        let is_open = self.is_open() && self.end.is_none();
         if is_open {
+            self.queue.clear();
+            self.queued_bytes = 0;
+            self.end = Some(end);
+            self.end_message = self.is_watching().then(Instant::now);
+        }
+        is_open
+    }
+
+    /// Closes the session at once.
+    pub(crate) fn close(&mut self) {
+        if self.is_open() {
             self.peer.close();
             self.progress = ViewerProgress::Closing;
         }
-        is_open
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.progress, ViewerProgress::Connecting | ViewerProgress::Watching)
     }
 
     /// Passes on a datagram. Returns false if it belongs to another viewer.
@@ -279,6 +298,9 @@ impl ViewerSession {
         }
         if self.is_watching() && now >= self.next_burst {
             self.write_burst(now);
+        }
+        if let Some(end) = self.end.filter(|_| self.is_open() && self.queue.is_empty()) {
+            self.drive_end(now, end);
         }
         let mut events = ViewerEvents { missed: self.sums.missed, ..ViewerEvents::default() };
         let mut driven = self.drive_peer(now, arrived_ns, socket, &mut events);
@@ -316,14 +338,28 @@ impl ViewerSession {
             log::info!("viewer {} at {}: no datagram for {} s", self.number, self.address, SILENCE.as_secs());
             self.progress = ViewerProgress::Gone;
         }
-        if self.ends && self.queue.is_empty() {
-            let lingers = if self.is_watching() { LINGER } else { Duration::ZERO };
-            if now >= *self.closes.get_or_insert(now + lingers) {
-                self.close();
-            }
-        }
         if !self.peer.is_alive() {
             self.progress = ViewerProgress::Gone;
+        }
+    }
+
+    /// Tells the viewer how the session ends, and closes the session once the viewer knows.
+    fn drive_end(&mut self, now: Instant, end: SessionEnd) {
+        if self.is_connecting() {
+            // A stream that has ended waits for nobody.
+            if end != SessionEnd::ByUser {
+                self.close();
+            }
+            return;
+        }
+        let linger = if end == SessionEnd::ByUser { Duration::ZERO } else { LINGER };
+        let at = *self.end_message.get_or_insert(now + linger);
+        if now >= at {
+            self.ledger.end(end);
+        }
+        let knows = !self.peer.has_ledger() || self.ledger.has_sent_end() && self.peer.has_delivered_rows();
+        if now >= at && knows || now >= at + END_MESSAGE {
+            self.close();
         }
     }
 
@@ -381,8 +417,9 @@ impl ViewerSession {
         if self.is_watching() && !self.queue.is_empty() {
             deadline = deadline.min(self.next_burst);
         }
-        if self.ends && !matches!(self.progress, ViewerProgress::Closing | ViewerProgress::Gone) {
-            deadline = deadline.min(self.closes.unwrap_or(self.next_burst));
+        if self.end.is_some() && self.is_watching() {
+            let at = self.end_message.unwrap_or(self.next_burst);
+            deadline = deadline.min(if Instant::now() < at { at } else { at + END_MESSAGE });
         }
         deadline
     }

@@ -160,18 +160,12 @@ impl WhepClient {
         Ok(WhepAnswer { answer, resource })
     }
 
-    /// Ends the session with this resource, and returns the status of the answer.
+    /// Ends the session with this resource.
     ///
     /// # Errors
-    /// The server does not answer before `deadline`, or closes the connection; or `canceled` returns true.
-    pub(crate) fn delete(
-        &mut self,
-        resource: &str,
-        deadline: Instant,
-        canceled: impl Fn() -> bool,
-    ) -> Result<u16, WebrtcError> {
-        let deleted = self.request(&Method::DELETE, resource, String::new(), deadline, canceled);
-        deleted.map(|(status, ..)| status.as_u16())
+    /// The server does not answer before `deadline`, or closes the connection.
+    pub(crate) fn delete(&mut self, resource: &str, deadline: Instant) -> Result<(), WebrtcError> {
+        self.request(&Method::DELETE, resource, String::new(), deadline, || false).map(|_| ())
     }
 
     /// Sends a request, and returns the status, the headers and the body of the answer.

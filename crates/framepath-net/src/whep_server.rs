@@ -34,10 +34,6 @@ use crate::wrong_tokens::DELAY;
 pub(crate) const ENDPOINT: &str = "/whep";
 /// Path of the figures.
 pub(crate) const METRICS: &str = "/metrics";
-/// Status of a session that has ended before the stream: by the user of the sender, or by a request.
-pub(crate) const GONE: u16 = 410;
-/// Status of a session that is not known.
-pub(crate) const NOT_FOUND: u16 = 404;
 /// Media type of offers and answers.
 pub(crate) const SDP: &str = "application/sdp";
 /// Largest offer, bytes. Those of browsers have a few KiB, and str0m takes long for large ones.
@@ -332,10 +328,6 @@ fn delete(
     viewer: Option<[u8; FINGERPRINT]>,
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
-    if commands.shared.has_ended(&id) {
-        commands.shared.reasons.fetch_add(1, Ordering::Relaxed);
-        return Err(RequestRefused::new(StatusCode::GONE, "the sender has ended this session"));
-    }
     let (reply, replies) = sync_channel(1);
     let ended = || Ok(text_response(StatusCode::OK, "ended"));
     if !commands.send(SenderCommand::Delete { id, viewer, reply }) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reasons of a session's end, as a viewer learns them over HTTP. All on the loopback interface.
+//! Ends of sessions, as a viewer learns them. All on the loopback interface.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,32 +14,26 @@ use framepath_net::{
 
 const TOKEN: &str = "secret";
 
-/// Way of the request that asks for the reason.
-#[derive(Clone, Copy)]
-enum Question {
-    /// Passes after this time.
-    Late(Duration),
-    /// Gets no answer.
-    Unanswered,
-    /// The connection ends without an answer, as often as it is made.
-    Closed,
-}
-
 fn sender() -> WhepSender {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let token = Some(TOKEN.to_owned());
     WhepSender::new(SenderOptions { listen, token, coding: Coding::H264, bit_rates: None }).unwrap()
 }
 
-/// Opens a session through a proxy for HTTP; the video goes the direct way. Returns the viewer and the session's path.
-fn open(sender: &WhepSender, question: Question) -> (WhepReceiver, String) {
+/// Opens a session through a proxy that passes one HTTP request; the video goes the direct way. Returns the viewer, the session's path,
+/// and the further requests of the viewer, which get no answer.
+fn open(sender: &WhepSender) -> (WhepReceiver, String, Receiver<Vec<u8>>) {
     let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let (url, server) = (format!("http://{}/whep", proxy.local_addr().unwrap()), sender.address());
-    let (answers, taken): (Sender<String>, Receiver<String>) = channel();
+    let ((answers, taken), (requests, further)) = (channel(), channel());
     thread::spawn(move || {
-        for client in proxy.incoming() {
-            let answers = answers.clone();
-            thread::spawn(move || pass(client.unwrap(), server, question, &answers));
+        let mut clients = proxy.incoming();
+        answers.send(pass(clients.next().unwrap().unwrap(), server)).unwrap();
+        for client in clients {
+            let mut request = vec![0; 4096];
+            let len = client.unwrap().read(&mut request).unwrap();
+            request.truncate(len);
+            let _ = requests.send(request);
         }
     });
     let options = ReceiverOptions {
@@ -55,30 +49,19 @@ fn open(sender: &WhepSender, question: Question) -> (WhepReceiver, String) {
     until(|| sender.watching() == 1);
     let answer = taken.recv().unwrap();
     let path = answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
-    (viewer, path)
+    (viewer, path, further)
 }
 
-/// Passes a request to the server, and its answer to the client.
-fn pass(mut client: TcpStream, server: SocketAddr, question: Question, answers: &Sender<String>) {
-    let mut head = [0; 4096];
-    let len = client.read(&mut head).unwrap();
-    if head.starts_with(b"DELETE ") {
-        match question {
-            Question::Late(time) => thread::sleep(time),
-            Question::Unanswered => thread::sleep(Duration::from_secs(30)),
-            Question::Closed => return,
-        }
-    }
-    // The sender of a stream that has ended accepts no connection.
-    let Ok(mut server) = TcpStream::connect(server) else { return };
-    server.write_all(&head[..len]).unwrap();
+/// Passes a request to the server, and its answer to the client. Returns the answer.
+fn pass(mut client: TcpStream, server: SocketAddr) -> String {
+    let mut server = TcpStream::connect(server).unwrap();
     let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     thread::spawn(move || std::io::copy(&mut from, &mut to));
     let mut answer = String::new();
     server.read_to_string(&mut answer).unwrap();
     client.write_all(answer.as_bytes()).unwrap();
     let _ = client.shutdown(Shutdown::Both);
-    let _ = answers.send(answer);
+    answer
 }
 
 fn until(is_reached: impl Fn() -> bool) {
@@ -94,30 +77,10 @@ fn end(viewer: &WhepReceiver) -> Result<ReceivedItem, WebrtcError> {
     viewer.recv()
 }
 
-/// Returns how a session ends for the viewer that the sender's user ends.
-fn ended_by_user(question: Question) -> Result<ReceivedItem, WebrtcError> {
-    let sender = sender();
-    let (viewer, _) = open(&sender, question);
-    assert!(sender.control().end(1));
-    end(&viewer)
-}
-
-#[test]
-fn a_slow_answer_has_the_reason() {
-    let end = ended_by_user(Question::Late(Duration::from_millis(1200)));
-    assert!(matches!(end, Err(WebrtcError::EndedBySender)), "{end:?}");
-}
-
-#[test]
-fn an_end_without_an_answer_is_an_error() {
-    let end = ended_by_user(Question::Unanswered);
-    assert!(matches!(end, Err(WebrtcError::EndedWithoutReason)), "{end:?}");
-}
-
 #[test]
 fn a_viewer_whose_session_another_program_ends_learns_it() {
     let sender = sender();
-    let (viewer, path) = open(&sender, Question::Late(Duration::ZERO));
+    let (viewer, path, _) = open(&sender);
     let mut other = TcpStream::connect(sender.address()).unwrap();
     let request = format!("DELETE {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n\r\n");
     other.write_all(request.as_bytes()).unwrap();
@@ -129,14 +92,30 @@ fn a_viewer_whose_session_another_program_ends_learns_it() {
 }
 
 #[test]
-fn the_end_of_the_stream_is_no_error_however_the_question_ends() {
-    for question in
-        [Question::Late(Duration::ZERO), Question::Late(Duration::from_millis(300)), Question::Closed]
-    {
+fn the_end_is_told_in_the_session_and_not_over_http() {
+    type Act = fn(&mut WhepSender);
+    let by_user: Act = |sender| assert!(sender.control().end(1));
+    let (complete, failed): (Act, Act) = (|sender| sender.end(|| true), |sender| sender.fail(|| true));
+    let ends = [by_user, complete, failed].map(|act| {
         let mut sender = sender();
-        let (viewer, _) = open(&sender, question);
-        sender.end(|| true);
+        let (viewer, _, further) = open(&sender);
+        act(&mut sender);
         let end = end(&viewer);
-        assert!(matches!(end, Ok(ReceivedItem::End)), "{end:?}");
-    }
+        drop(viewer);
+        assert!(further.try_recv().is_err());
+        end
+    });
+    let [by_user, complete, failed] = ends;
+    assert!(matches!(by_user, Err(WebrtcError::EndedBySender)), "{by_user:?}");
+    assert!(matches!(complete, Ok(ReceivedItem::End)), "{complete:?}");
+    assert!(matches!(failed, Err(WebrtcError::SenderFailed)), "{failed:?}");
+}
+
+#[test]
+fn a_sender_that_is_dropped_ends_the_stream() {
+    let sender = sender();
+    let (viewer, ..) = open(&sender);
+    drop(sender);
+    let end = end(&viewer);
+    assert!(matches!(end, Ok(ReceivedItem::End)), "{end:?}");
 }

@@ -35,3 +35,5 @@ pub mod spawn;
 pub mod standard_output;
 #[cfg(not(loom))]
 pub mod stop;
+#[cfg(not(any(loom, miri)))]
+pub mod time_slice;
