@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use framepath_model::access_unit::Coding;
@@ -240,6 +240,7 @@ impl Drop for WhepSender {
 mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpStream};
+    use std::time::Instant;
 
     use super::*;
     use crate::ledger_channel::LedgerChannel;
