@@ -12,7 +12,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
-use framepath_os::process::time_slice::ShortSlice;
+use framepath_os::process::priority::HighPriority;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use rustix::event::PollFlags;
 
@@ -282,7 +282,7 @@ struct ReceiverSession {
 
 impl ReceiverSession {
     fn run(mut self) {
-        let _slice = ShortSlice::begin();
+        let _priority = HighPriority::begin();
         let received = self.receive();
         let sender_ended = matches!(received, Ok(true));
         if sender_ended {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as CommandReceiver, TryRecvError};
 use std::time::{Duration, Instant};
 
-use framepath_os::process::time_slice::ShortSlice;
+use framepath_os::process::priority::HighPriority;
 use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
@@ -70,7 +70,7 @@ impl SenderSessions {
     }
 
     pub(crate) fn run(mut self, commands: &CommandReceiver<SenderCommand>) {
-        let _slice = ShortSlice::begin();
+        let _priority = HighPriority::begin();
         loop {
             self.shared.wake.reset();
             let now = Instant::now();

@@ -23,6 +23,8 @@ pub mod lack;
 pub mod lent_file;
 #[cfg(not(any(loom, miri)))]
 pub mod owners;
+#[cfg(not(any(loom, miri)))]
+pub mod priority;
 #[cfg(not(loom))]
 pub mod running;
 #[cfg(not(any(loom, miri)))]
@@ -35,5 +37,3 @@ pub mod spawn;
 pub mod standard_output;
 #[cfg(not(loom))]
 pub mod stop;
-#[cfg(not(any(loom, miri)))]
-pub mod time_slice;

@@ -11,9 +11,9 @@ use std::thread;
 use framepath_model::path::Path;
 use framepath_os::measure::meter::Level;
 use framepath_os::process::affinity;
+use framepath_os::process::priority::HighPriority;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
-use framepath_os::process::time_slice::ShortSlice;
 use framepath_os::sync::queue::{Received, Receiver};
 use framepath_os::time::{now_ns, process_cpu_ns};
 
@@ -242,9 +242,9 @@ fn run_threads(
     sinks: &[Option<u16>],
     options: &Options,
 ) -> Vec<Result<Ended, RunError>> {
-    // A frame of a live source passes many threads, and each of them would else wait for the whole slice of another program's thread.
-    // The threads that are started below, and those that their stages start, have the same.
-    let _slice = source.is_live().then(ShortSlice::begin);
+    // On a busy machine, a frame of a live source would else wait for other programs' threads in each of its threads. Those that are
+    // started below, and by their stages, have the same priority.
+    let _priority = source.is_live().then(HighPriority::begin);
     let open_sinks = &AtomicUsize::new(sinks.iter().flatten().count());
     thread::scope(|scope| {
         let mut segments = segments.enumerate();

@@ -151,6 +151,8 @@ impl Pool {
 fn serve(requests: Receiver<Request>) {
     // A signal that ends the program ends the waits for workers.
     let _interruptible = signal::interruptible();
+    // A worker is not trusted, so it must not take the processors from other programs.
+    HighPriority::disinherit();
     let mut zygote = None;
     let mut all: HashMap<WorkerKind, Pool> = HashMap::new();
     let mut unfilled: Option<WorkerKind> = None;
