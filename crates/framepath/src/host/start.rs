@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use framepath_os::crossing::Socket;
+use framepath_os::process::priority::HighPriority;
 use framepath_os::process::signal;
 use framepath_os::process::spawn::{WorkerProcess, spawn_bounded, spawn_with_network};
 
