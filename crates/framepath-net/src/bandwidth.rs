@@ -5,6 +5,9 @@
 //! jitter makes it a hundredth of what the network carries, from which it grows by 8 % a second. The next large picture would
 //! take seconds. So what the network has carried counts, too, until there is a sign of congestion: lost packets, or round trips that
 //! are all longer than before.
+//!
+//! While a queue stands in front of a link, the link carries as much as it can. This is the ceiling for a while: the estimate alone
+//! would grow beyond it every ten seconds, and the queue would overflow each time.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -20,6 +23,12 @@ const CARRIED: f64 = 0.85;
 /// Part of the bandwidth below which the estimate counts as wrong, and the time after which the estimation begins anew then. It
 /// sends two bursts of padding at its beginning.
 const WRONG: (f64, Duration) = (0.7, Duration::from_millis(300));
+/// Part of what a congested network has carried up to which the bandwidth grows again, for how long, and the growth afterwards, per
+/// second. Without it, a network that has become faster would never be used.
+const CEILING: (f64, Duration, f64) = (0.9, Duration::from_secs(30), 0.05);
+/// Part of the largest bandwidth of the last seconds that a stream uses at least which has filled the network's queue, and these seconds.
+/// Round trips of a stream that uses less are long for another reason, such as a busy machine.
+const FILLING: (f64, Duration) = (0.6, Duration::from_secs(5));
 /// Shortest time from one new beginning to the next.
 const BETWEEN_RESTARTS: Duration = Duration::from_secs(5);
 
@@ -44,6 +53,15 @@ pub(crate) struct Bandwidth {
     /// Rate that the network has carried, bits per second.
     carried: u64,
     shortest_round_trip: Duration,
+    /// Least round trip of the slowest [`WINDOW`] of which it is not known whether it was congested, and what the network carried in it,
+    /// bits per second: the first round trips may all have been in a queue.
+    slowest: Option<(Duration, u64)>,
+    /// What a congested network has carried, bits per second, and when.
+    ceiling: Option<(u64, Instant)>,
+    /// Largest bandwidth now, by the ceiling, bits per second.
+    largest: u64,
+    /// Times and bandwidths of the last seconds, oldest first.
+    before: VecDeque<(Instant, u64)>,
     /// Times, round trips and sent bytes of the last [`WINDOW`], oldest first.
     recent: VecDeque<(Instant, Option<Duration>, u64)>,
     /// Time since when the estimate is wrong.
@@ -58,6 +76,10 @@ impl Bandwidth {
             estimate,
             carried: 0,
             shortest_round_trip: Duration::MAX,
+            slowest: None,
+            ceiling: None,
+            largest: u64::MAX,
+            before: VecDeque::new(),
             recent: VecDeque::new(),
             wrong: None,
             restarted: None,
@@ -66,7 +88,7 @@ impl Bandwidth {
 
     /// Returns the bandwidth, bits per second.
     pub(crate) fn bits(&self) -> u64 {
-        self.estimate.max(self.carried)
+        self.estimate.max(self.carried).min(self.largest)
     }
 
     /// Takes a measurement. Returns the bits per second from which the session's estimation should begin anew; `None` if it should
@@ -77,10 +99,15 @@ impl Bandwidth {
             self.recent.pop_front();
         }
         self.recent.push_back((now, sample.round_trip, sample.sent_bytes));
+        while self.before.front().is_some_and(|(at, _)| passed(*at) > FILLING.1) {
+            self.before.pop_front();
+        }
+        self.before.push_back((now, self.bits()));
         self.estimate = sample.estimate;
         let carried = self.recently_carried(sample.loss);
         let is_congested = self.is_slow() || sample.loss >= LOSS;
         self.carried = if is_congested { carried } else { self.carried.max(carried) };
+        self.update_ceiling(now, carried);
         if self.estimate as f64 >= self.bits() as f64 * WRONG.0 {
             self.wrong = None;
             return None;
@@ -95,11 +122,37 @@ impl Bandwidth {
 
     /// Returns true if all round trips of the last [`WINDOW`] are long.
     fn is_slow(&mut self) -> bool {
-        let Some(least) = self.recent.iter().filter_map(|(_, round_trip, _)| *round_trip).min() else {
-            return false;
-        };
+        let Some(least) = self.least_round_trip() else { return false };
         self.shortest_round_trip = self.shortest_round_trip.min(least);
         least - self.shortest_round_trip > DELAY
+    }
+
+    /// Returns the shortest round trip of the last [`WINDOW`].
+    fn least_round_trip(&self) -> Option<Duration> {
+        self.recent.iter().filter_map(|(_, round_trip, _)| *round_trip).min()
+    }
+
+    /// Finds out how much a congested network carries; `carried` is [`CARRIED`] of what it has carried in the last [`WINDOW`].
+    fn update_ceiling(&mut self, now: Instant, carried: u64) {
+        let before = self.before.iter().map(|(_, bits)| *bits).max().unwrap_or_default();
+        let has_filled = carried as f64 / CARRIED >= before as f64 * FILLING.0;
+        if let Some(least) = self.least_round_trip().filter(|_| carried > 0 && has_filled) {
+            // The session's estimate behind congestion is the same part of the rate that arrived.
+            let most = (carried.max(self.estimate) as f64 / CARRIED) as u64;
+            if self.slowest.is_none_or(|(slowest, _)| least >= slowest) {
+                self.slowest = Some((least, most));
+            }
+        }
+        if let Some((_, most)) =
+            self.slowest.filter(|(least, _)| least.saturating_sub(self.shortest_round_trip) > DELAY)
+        {
+            (self.slowest, self.ceiling) = (None, Some((most, now)));
+        }
+        let (part, hold, growth) = CEILING;
+        self.largest = self.ceiling.map_or(u64::MAX, |(most, at)| {
+            let later = now.saturating_duration_since(at).saturating_sub(hold).as_secs_f64();
+            (most as f64 * part * (1.0 + growth * later)) as u64
+        });
     }
 
     /// Returns what the network has carried of the last [`WINDOW`]'s bytes at this loss, bits per second; 0 if less than half of the
@@ -193,6 +246,50 @@ mod tests {
         network.round_trip = 60;
         network.pass(10, MEGABIT / 4, MEGABIT / 4);
         assert_eq!(network.bandwidth.bits(), MEGABIT / 4);
+    }
+
+    #[test]
+    fn a_queue_shows_how_much_the_network_carries() {
+        let mut network = Network::new();
+        network.pass(10, 12 * MEGABIT, 10 * MEGABIT);
+        network.round_trip = 50;
+        network.pass(8, 8 * MEGABIT, 10 * MEGABIT);
+        network.round_trip = 2;
+        let ceiling = 9 * MEGABIT..=9 * MEGABIT + 1;
+        for steps in [1, 290] {
+            network.pass(steps, 20 * MEGABIT, 8 * MEGABIT);
+            assert!(ceiling.contains(&network.bandwidth.bits()), "{}", network.bandwidth.bits());
+        }
+        // A faster network is used in time.
+        network.pass(200, 20 * MEGABIT, 8 * MEGABIT);
+        assert!(network.bandwidth.bits() > 16 * MEGABIT, "{}", network.bandwidth.bits());
+    }
+
+    #[test]
+    fn a_queue_that_stands_from_the_beginning_is_found_later() {
+        let mut network = Network {
+            bandwidth: Bandwidth::new(8 * MEGABIT),
+            now: Instant::now(),
+            sent_bytes: 0,
+            round_trip: 50,
+            loss: 0.0,
+        };
+        network.pass(8, 8 * MEGABIT, 10 * MEGABIT);
+        assert_eq!(network.bandwidth.bits(), 8_500_000);
+        network.round_trip = 2;
+        network.pass(10, 20 * MEGABIT, 8 * MEGABIT);
+        assert_eq!(network.bandwidth.bits(), 9 * MEGABIT);
+    }
+
+    #[test]
+    fn long_round_trips_of_a_busy_machine_are_no_ceiling() {
+        let mut network = Network::new();
+        network.pass(10, 20 * MEGABIT, 8 * MEGABIT);
+        network.round_trip = 60;
+        network.pass(10, MEGABIT / 4, MEGABIT);
+        network.round_trip = 2;
+        network.pass(10, 20 * MEGABIT, 8 * MEGABIT);
+        assert_eq!(network.bandwidth.bits(), 20 * MEGABIT);
     }
 
     #[test]
