@@ -109,7 +109,7 @@ fn overhear(code: &PairingCode, passes_on: bool) -> (Option<WhepReceiver>, Overh
 }
 
 /// Posts a request from the loopback address with the last byte `host`. Returns the status of the answer. A sender that has too many
-/// connections closes the oldest: the client tries again.
+/// connections closes the oldest, mostly with the status 503: the client tries again.
 fn post(to: SocketAddr, host: u8, request: &Overheard) -> u16 {
     (0..1000).find_map(|_| try_post(to, host, request)).expect("an answer")
 }
@@ -128,7 +128,7 @@ fn try_post(to: SocketAddr, host: u8, request: &Overheard) -> Option<u16> {
     stream.write_all(format!("{head}Content-Length: {}\r\n\r\n{offer}", offer.len()).as_bytes()).ok()?;
     let answer = message(&mut stream)?;
     let _ = stream.shutdown(Shutdown::Both);
-    Some(answer[9..12].parse().unwrap())
+    Some(answer[9..12].parse().unwrap()).filter(|status| *status != 503)
 }
 
 /// Makes `count` attempts by several clients at the same time, and returns how many had the status `expected`.
