@@ -31,6 +31,8 @@ const PING_INTERVAL_NS: u64 = 100_000_000;
 const IDLE_PING_INTERVAL_NS: u64 = 1_000_000_000;
 /// Number of pings that are not rare, so that the drift of the clocks is known before.
 const FREQUENT_PINGS: u32 = 50;
+/// Time between two messages about the end beside the rows, nanoseconds. The one behind the rows is sent again after a second if it is lost.
+const END_INTERVAL_NS: u64 = 50_000_000;
 /// Number of answered pings from which the clock counts as known: the first one is often slow. Frames wait for them.
 const SURE_PINGS: u32 = 8;
 /// Longest time from a frame's birth to the arrival of its rows, nanoseconds: an hour.
@@ -94,9 +96,11 @@ pub(crate) struct LedgerChannel {
     tells_newest: bool,
     /// Number of the newest frame that has left the other end.
     remote_newest: Option<u64>,
-    /// Way in which the session ends, until it is sent, and true from then on.
+    /// Way in which the session ends, and true once it is sent behind the rows.
     end: Option<SessionEnd>,
     has_sent_end: bool,
+    /// Time at which it is sent beside them, CLOCK_MONOTONIC nanoseconds.
+    next_end_ns: u64,
     /// Way in which the sender ends the session.
     remote_end: Option<SessionEnd>,
     /// Path of the other end.
@@ -131,6 +135,7 @@ impl LedgerChannel {
             remote_newest: None,
             end: None,
             has_sent_end: false,
+            next_end_ns: 0,
             remote_end: None,
             path: None,
             answered: 0,
@@ -232,6 +237,10 @@ impl LedgerChannel {
             if let Some(number) = self.newest.filter(|_| std::mem::take(&mut self.tells_newest)) {
                 return clock(LedgerMessage::Newest { number });
             }
+            if let Some(end) = self.end.filter(|_| now_ns >= self.next_end_ns) {
+                self.next_end_ns = now_ns + END_INTERVAL_NS;
+                return clock(LedgerMessage::End { end, newest: self.newest });
+            }
             if now_ns >= self.next_ping_ns {
                 self.tells_newest = true;
                 let interval = match now_ns - self.last_frame_ns {
@@ -266,19 +275,18 @@ impl LedgerChannel {
             // Without a ledger here.
             None => {}
         }
-        let end = self.end.take()?;
+        let end = self.end.filter(|_| !self.has_sent_end)?;
         self.has_sent_end = true;
         rows(LedgerMessage::End { end, newest: self.newest })
     }
 
-    /// Ends the session in this way: the other end gets the message behind all others. Does nothing after the first call.
+    /// Ends the session in this way. The other end gets the message behind all rows, and beside them as long as the session is open.
+    /// Does nothing after the first call.
     pub(crate) fn end(&mut self, end: SessionEnd) {
-        if !self.has_sent_end {
-            self.end.get_or_insert(end);
-        }
+        self.end.get_or_insert(end);
     }
 
-    /// Returns true once the message about the end was given out.
+    /// Returns true once the message about the end was given out behind all rows.
     pub(crate) fn has_sent_end(&self) -> bool {
         self.has_sent_end
     }
@@ -291,7 +299,9 @@ impl LedgerChannel {
     /// Returns the time at which [`poll`](LedgerChannel::poll) has to be called if nothing else happens, CLOCK_MONOTONIC
     /// nanoseconds; `None` before the channel for pings is open.
     pub(crate) fn deadline_ns(&self) -> Option<u64> {
-        self.open.contains(&LedgerStream::Clock).then_some(self.next_ping_ns)
+        let next_ns =
+            if self.end.is_some() { self.next_ping_ns.min(self.next_end_ns) } else { self.next_ping_ns };
+        self.open.contains(&LedgerStream::Clock).then_some(next_ns)
     }
 
     /// Returns the number of the newest frame that has left the other end, as far as it has said so.
@@ -391,254 +401,4 @@ fn converted(clock: &ClockEstimator, frame: &FrameRows) -> Option<RemoteFrame> {
 }
 
 #[cfg(test)]
-mod tests {
-    use framepath_model::ledger::flag;
-
-    use super::*;
-    use crate::ledger_message::RemoteHop;
-
-    const DAY: u64 = 86_400_000_000_000;
-
-    fn path(names: &[&str]) -> RemotePath {
-        let hop = |name: &&str| RemoteHop { name: (*name).to_owned(), link: false };
-        RemotePath { hops: names.iter().map(hop).collect(), threads: vec!["a".to_owned()] }
-    }
-
-    fn sent(number: u64, packetized_ns: u64, began_ns: u64, sent_ns: u64) -> SentFrame {
-        SentFrame { number, packetized_ns, began_ns, sent_ns, encrypt_ns: 500, ..SentFrame::default() }
-    }
-
-    /// Passes all messages of both ends from `now_ns` on, by the first end's clock; the second one's is a day ahead. A message is on
-    /// the way for 1 microsecond.
-    fn pass(ends: &mut [LedgerChannel; 2], now_ns: u64) {
-        for round in 0.. {
-            let now_ns = now_ns + 2000 * round;
-            let clocks = [now_ns, now_ns + DAY];
-            let messages = [0, 1].map(|end| ends[end].poll(clocks[end]));
-            if messages == [None, None] {
-                return;
-            }
-            for (end, message) in messages.into_iter().enumerate() {
-                if let Some((_, bytes)) = message {
-                    ends[1 - end].recv(&bytes, clocks[1 - end] + 1000);
-                }
-            }
-        }
-    }
-
-    fn ends() -> ([Arc<LedgerExchange>; 2], [LedgerChannel; 2]) {
-        let exchanges = [(); 2].map(|()| Arc::new(LedgerExchange::default()));
-        exchanges[0].begin(path(&["file", "packetise", "pace"]));
-        exchanges[1].begin(path(&["recv"]));
-        let mut channels = exchanges.clone().map(LedgerChannel::new);
-        for (channel, stream) in channels.iter_mut().zip([LedgerStream::ALL; 2]) {
-            stream.into_iter().for_each(|stream| channel.opened(stream));
-        }
-        (exchanges, channels)
-    }
-
-    #[test]
-    fn rows_go_both_ways_in_the_clock_of_the_end_that_gets_them() {
-        let ([near, far], mut channels) = ends();
-        for ping in 1..=20 {
-            pass(&mut channels, 20_000_000 * ping);
-        }
-        let start = 400_100_000;
-        let row = |hop, enter_ns, leave_ns| {
-            let (enter_ns, leave_ns) = (start + enter_ns, start + leave_ns);
-            let flags = flag::LAST;
-            Row { seq: 4, birth_ns: start + 1000, enter_ns, leave_ns, hop, flags, ..Row::default() }
-        };
-        let rows = vec![row(0, 1000, 2000), row(1, 2000, 5000)];
-        let later = |row: Row| Row {
-            birth_ns: row.birth_ns + DAY,
-            enter_ns: row.enter_ns + DAY,
-            leave_ns: row.leave_ns + DAY,
-            ..row
-        };
-        channels[0].push_departure(sent(4, start + 4000, start + 6000, start + 9000));
-        channels[0].push_packetized(FrameRows { id: 4, rows });
-        channels[1]
-            .push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
-        pass(&mut channels, start + 40_000);
-        let got = &far.remotes(|_| true)[&0];
-        assert_eq!(got.path.hops.len(), 3);
-        let frame = &got.frames[&4];
-        let offset = frame.rows[0].birth_ns - 1000;
-        assert!(
-            offset.abs_diff(start + DAY) <= frame.error_ns && frame.error_ns < 5000,
-            "{offset} {}",
-            frame.error_ns
-        );
-        let times: Vec<_> =
-            frame.rows.iter().map(|row| (row.enter_ns - offset, row.leave_ns - offset)).collect();
-        // Packetising ends with the hand-over, although the thread went on.
-        assert_eq!(times, [(1000, 2000), (2000, 4500), (4500, 9000)]);
-        assert_eq!((frame.rows[2].queue_ns, frame.rows[2].paced_ns), (2000, 2500));
-        assert!(frame.rows.iter().all(|row| row.has(flag::REMOTE)));
-        let back = &near.remotes(|_| true)[&0].frames[&4];
-        assert!(back.rows[0].enter_ns.abs_diff(start + 20_000) <= back.error_ns, "{back:?}");
-    }
-
-    #[test]
-    fn the_newest_frame_is_told_with_each_ping() {
-        let (_, mut channels) = ends();
-        pass(&mut channels, 0);
-        assert_eq!(channels[1].remote_newest(), None);
-        for number in [3, 5, 4] {
-            channels[0].push_departure(sent(number, 1, 2, 3));
-        }
-        for ping in 1..=2 {
-            channels[1].remote_newest = None;
-            pass(&mut channels, 20_000_000 * ping);
-            assert_eq!([0, 1].map(|end| channels[end].remote_newest()), [None, Some(5)]);
-        }
-    }
-
-    #[test]
-    fn the_end_is_told_behind_all_rows_and_once() {
-        let (_, mut channels) = ends();
-        pass(&mut channels, 0);
-        let row = Row { flags: flag::LAST | flag::REMOTE, ..Row::default() };
-        channels[0].push_departure(sent(7, 1, 2, 3));
-        channels[0].push(FrameRows { id: 6, rows: vec![row] });
-        [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end));
-        let messages: Vec<_> = std::iter::from_fn(|| channels[0].poll(1)).collect();
-        let read = |(_, bytes): &(_, Vec<u8>)| LedgerMessage::from_bytes(bytes).unwrap();
-        let frame = LedgerMessage::Frame(FrameRows { id: 6, rows: vec![row] });
-        let end = LedgerMessage::End { end: SessionEnd::Failed, newest: Some(7) };
-        assert_eq!(messages.iter().map(read).skip(messages.len() - 2).collect::<Vec<_>>(), [frame, end]);
-        messages.iter().for_each(|(_, bytes)| channels[1].recv(bytes, 2));
-        assert_eq!(
-            (channels[1].remote_end(), channels[1].remote_newest()),
-            (Some(SessionEnd::Failed), Some(7))
-        );
-        channels[0].end(SessionEnd::Complete);
-        assert!(channels[0].has_sent_end() && channels[0].poll(1).is_none());
-    }
-
-    #[test]
-    fn the_end_is_told_without_a_ledger() {
-        let mut channel = LedgerChannel::new(Arc::default());
-        channel.opened(LedgerStream::Rows);
-        channel.push(FrameRows { id: 1, rows: vec![Row::default()] });
-        channel.end(SessionEnd::ByUser);
-        let (stream, bytes) = channel.poll(1).unwrap();
-        let end = LedgerMessage::End { end: SessionEnd::ByUser, newest: None };
-        assert_eq!((stream, LedgerMessage::from_bytes(&bytes)), (LedgerStream::Rows, Some(end)));
-    }
-
-    #[test]
-    fn rows_that_come_before_the_first_ping_wait_for_it() {
-        let ([_, far], mut channels) = ends();
-        let row = Row { birth_ns: 1, enter_ns: 1, leave_ns: 2, flags: flag::LAST, ..Row::default() };
-        let path = LedgerMessage::Path(VERSION, path(&["a"])).to_bytes().unwrap();
-        let frame = |hop| {
-            let rows = vec![Row { hop, ..row }];
-            LedgerMessage::Frame(FrameRows { id: u64::from(hop), rows }).to_bytes().unwrap()
-        };
-        for message in [path, frame(0), frame(1)] {
-            channels[1].recv(&message, DAY + 100);
-        }
-        assert!(far.remotes(|_| true).is_empty());
-        pass(&mut channels, 10_000);
-        assert!(far.remotes(|_| true).is_empty());
-        channels[1].finish();
-        // Hop 1 is not in the path.
-        assert_eq!(far.remotes(|_| true)[&0].frames.keys().collect::<Vec<_>>(), [&0]);
-    }
-
-    #[test]
-    fn the_rows_of_each_viewer_are_kept() {
-        let exchange = Arc::new(LedgerExchange::default());
-        let mut viewers = [(); 2].map(|()| LedgerChannel::new(exchange.clone()));
-        let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
-        for (id, viewer) in viewers.iter_mut().enumerate() {
-            viewer.viewer = id as u64 + 1;
-            viewer.opened(LedgerStream::Clock);
-            assert!(viewer.poll(0).is_some());
-            let rows = LedgerMessage::Frame(FrameRows { id: id as u64, rows: vec![row] });
-            let pong = LedgerMessage::Pong { sent_ns: 0, received_ns: 1, replied_ns: 1 };
-            for message in [LedgerMessage::Path(VERSION, path(&["recv"])), pong, rows] {
-                viewer.recv(&message.to_bytes().unwrap(), 2);
-            }
-            viewer.finish();
-        }
-        let remotes = exchange.remotes(|_| true);
-        let ids: Vec<_> = remotes
-            .iter()
-            .map(|(viewer, remote)| (*viewer, remote.frames.keys().copied().collect()))
-            .collect();
-        assert_eq!(ids, [(1, vec![0]), (2, vec![1])]);
-        assert!(exchange.remotes(|id| id == 1)[&1].frames.is_empty());
-    }
-
-    #[test]
-    fn answers_without_a_question_are_ignored() {
-        let mut channel = LedgerChannel::new(Arc::default());
-        let answer = |channel: &mut LedgerChannel, sent_ns, at_ns| {
-            let pong = LedgerMessage::Pong { sent_ns, received_ns: at_ns, replied_ns: at_ns };
-            channel.recv(&pong.to_bytes().unwrap(), at_ns);
-            channel.clock.error_ns(at_ns)
-        };
-        channel.opened(LedgerStream::Clock);
-        assert!(channel.poll(DAY).is_some());
-        assert_eq!(answer(&mut channel, 0, DAY + 100), None);
-        assert_eq!(answer(&mut channel, DAY, DAY + 100), Some(53));
-        assert_eq!((answer(&mut channel, DAY, DAY + 100), channel.answered), (Some(53), 1));
-        for ping in 1..=2 * MOST_ASKED as u64 {
-            assert!(channel.poll(DAY + ping * IDLE_PING_INTERVAL_NS).is_some());
-        }
-        assert_eq!(channel.asked.len(), MOST_ASKED);
-    }
-
-    #[test]
-    fn pings_are_rare_while_there_are_no_frames() {
-        let (_, [mut channel, _]) = ends();
-        // Calls once in 10 ms of a second.
-        let pings = |channel: &mut LedgerChannel, second: u64| {
-            let times = (0..100).map(|call| DAY + second * 1_000_000_000 + call * 10_000_000);
-            times.map(|at_ns| std::iter::from_fn(|| channel.poll(at_ns)).count()).sum::<usize>()
-        };
-        // Eleven within 200 ms, and the path; then ten a second up to the fiftieth.
-        let first: Vec<_> = (0..8).map(|second| pings(&mut channel, second)).collect();
-        assert_eq!(first, [19, 10, 10, 10, 3, 1, 1, 1]);
-        // A frame has frequent pings behind it. Each ping then has the number of the newest frame.
-        channel.push_departure(sent(1, 0, 0, 0));
-        assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [19, 2, 2]);
-    }
-
-    #[test]
-    fn rows_of_the_future_and_of_hours_are_forged() {
-        let row = |birth_ns, leave_ns| Row { birth_ns, enter_ns: birth_ns, leave_ns, ..Row::default() };
-        let is_past = |rows: Vec<Row>| is_past(&RemoteFrame { rows, error_ns: 50, departure: None }, DAY);
-        assert!(is_past(vec![row(DAY - 1000, DAY - 10), row(DAY - 1000, DAY + 50)]));
-        assert!(!is_past(vec![row(DAY - 1000, DAY + 51)]));
-        assert!(!is_past(vec![row(DAY - LONGEST_NS - 1, DAY - 10), row(DAY - 1000, DAY)]));
-        // Of a frame that would have been on the way for hours.
-        assert!(!is_past(vec![row(DAY - LONGEST_NS - 20, DAY - LONGEST_NS - 10)]));
-    }
-
-    #[test]
-    fn nobody_fills_the_memory() {
-        let (_, mut channels) = ends();
-        let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
-        for id in 0..2000 {
-            channels[0].push_departure(sent(id, 0, 0, 0));
-            channels[0].push_packetized(FrameRows { id: id + 10_000, rows: vec![row] });
-            channels[0].push(FrameRows { id, rows: vec![row] });
-            let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row] });
-            for message in [frame, LedgerMessage::Ping { sent_ns: 1 }] {
-                channels[0].recv(&message.to_bytes().unwrap(), 0);
-            }
-        }
-        let LedgerChannel { departures, rows, outgoing, unconverted, answers, .. } = &channels[0];
-        let sizes = [departures.len(), rows.len(), outgoing.len(), unconverted.len(), answers.len()];
-        assert_eq!(sizes, [512, 512, 512, 512, MOST_ANSWERS]);
-        for id in 0..100 {
-            let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row; 128] });
-            channels[0].recv(&frame.to_bytes().unwrap(), 0);
-        }
-        assert_eq!(channels[0].unconverted_rows(), MOST_UNCONVERTED);
-    }
-}
+mod tests;

@@ -39,7 +39,7 @@ const SILENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for which a finished stream stays open, so that the viewer can ask for its last packets again.
 const LINGER: Duration = Duration::from_millis(250);
-/// Longest wait for the viewer to have the message about the end of its session. It is sent again with twice the round trip at least.
+/// Longest wait for the viewer to confirm that it has the message about the end of its session.
 const END_MESSAGE: Duration = Duration::from_secs(1);
 
 /// Frame of which not all packets have been sent.
