@@ -56,7 +56,7 @@ pub(crate) struct Bandwidth {
     /// Least round trip of the slowest [`WINDOW`] of which it is not known whether it was congested, and what the network carried in it,
     /// bits per second: the first round trips may all have been in a queue.
     slowest: Option<(Duration, u64)>,
-    /// What a congested network has carried, bits per second, and when.
+    /// Rate that a congested network has carried, bits per second, and its time.
     ceiling: Option<(u64, Instant)>,
     /// Largest bandwidth now, by the ceiling, bits per second.
     largest: u64,

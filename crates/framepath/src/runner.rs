@@ -10,10 +10,8 @@ use std::thread;
 
 use framepath_model::path::Path;
 use framepath_os::measure::meter::Level;
-use framepath_os::process::affinity;
 use framepath_os::process::priority::HighPriority;
-use framepath_os::process::signal;
-use framepath_os::process::stop;
+use framepath_os::process::{affinity, signal, stop};
 use framepath_os::sync::queue::{Received, Receiver};
 use framepath_os::time::{now_ns, process_cpu_ns};
 
@@ -242,8 +240,7 @@ fn run_threads(
     sinks: &[Option<u16>],
     options: &Options,
 ) -> Vec<Result<Ended, RunError>> {
-    // On a busy machine, a frame of a live source would else wait for other programs' threads in each of its threads. Those that are
-    // started below, and by their stages, have the same priority.
+    // So that a frame does not wait for other programs in each of its threads. Those that are started below have the same.
     let _priority = source.is_live().then(HighPriority::begin);
     let open_sinks = &AtomicUsize::new(sinks.iter().flatten().count());
     thread::scope(|scope| {
