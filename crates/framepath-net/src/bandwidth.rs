@@ -105,9 +105,12 @@ impl Bandwidth {
         self.before.push_back((now, self.bits()));
         self.estimate = sample.estimate;
         let carried = self.recently_carried(sample.loss);
-        let is_congested = self.is_slow() || sample.loss >= LOSS;
+        let least = self.recent.iter().filter_map(|(_, round_trip, _)| *round_trip).min();
+        self.shortest_round_trip =
+            least.map_or(self.shortest_round_trip, |least| self.shortest_round_trip.min(least));
+        let is_congested = least.is_some_and(|least| self.is_slow(least)) || sample.loss >= LOSS;
         self.carried = if is_congested { carried } else { self.carried.max(carried) };
-        self.update_ceiling(now, carried);
+        self.update_ceiling(now, least, carried);
         if self.estimate as f64 >= self.bits() as f64 * WRONG.0 {
             self.wrong = None;
             return None;
@@ -120,32 +123,24 @@ impl Bandwidth {
         Some(self.bits())
     }
 
-    /// Returns true if all round trips of the last [`WINDOW`] are long.
-    fn is_slow(&mut self) -> bool {
-        let Some(least) = self.least_round_trip() else { return false };
-        self.shortest_round_trip = self.shortest_round_trip.min(least);
-        least - self.shortest_round_trip > DELAY
+    /// Returns true if all round trips of a [`WINDOW`] are long, of which `least` is the shortest.
+    fn is_slow(&self, least: Duration) -> bool {
+        least.saturating_sub(self.shortest_round_trip) > DELAY
     }
 
-    /// Returns the shortest round trip of the last [`WINDOW`].
-    fn least_round_trip(&self) -> Option<Duration> {
-        self.recent.iter().filter_map(|(_, round_trip, _)| *round_trip).min()
-    }
-
-    /// Finds out how much a congested network carries; `carried` is [`CARRIED`] of what it has carried in the last [`WINDOW`].
-    fn update_ceiling(&mut self, now: Instant, carried: u64) {
+    /// Finds out how much a congested network carries. In the last [`WINDOW`], `least` is the shortest round trip, and `carried` is
+    /// [`CARRIED`] of what the network has carried.
+    fn update_ceiling(&mut self, now: Instant, least: Option<Duration>, carried: u64) {
         let before = self.before.iter().map(|(_, bits)| *bits).max().unwrap_or_default();
         let has_filled = carried as f64 / CARRIED >= before as f64 * FILLING.0;
-        if let Some(least) = self.least_round_trip().filter(|_| carried > 0 && has_filled) {
+        if let Some(least) = least.filter(|_| carried > 0 && has_filled) {
             // The session's estimate behind congestion is the same part of the rate that arrived.
             let most = (carried.max(self.estimate) as f64 / CARRIED) as u64;
             if self.slowest.is_none_or(|(slowest, _)| least >= slowest) {
                 self.slowest = Some((least, most));
             }
         }
-        if let Some((_, most)) =
-            self.slowest.filter(|(least, _)| least.saturating_sub(self.shortest_round_trip) > DELAY)
-        {
+        if let Some((_, most)) = self.slowest.filter(|(least, _)| self.is_slow(*least)) {
             (self.slowest, self.ceiling) = (None, Some((most, now)));
         }
         let (part, hold, growth) = CEILING;

@@ -10,7 +10,7 @@ use framepath_model::access_unit::Coding;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
-use str0m::channel::{ChannelConfig, ChannelId, Reliability};
+use str0m::channel::{Channel, ChannelConfig, ChannelId, Reliability};
 use str0m::crypto::Fingerprint;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -317,10 +317,8 @@ impl WebrtcPeer {
 
     /// Queues a message about the ledger, which [`drive`](WebrtcPeer::drive) sends. Returns false if there is no room for it.
     fn write_ledger(&mut self, stream: LedgerStream, message: &[u8]) -> bool {
-        let id = self.ledger.iter().find(|(_, known)| *known == stream).map(|(id, _)| *id);
         let written = guarded(|| {
-            let channel = id.and_then(|id| self.rtc.channel(id));
-            channel.map_or(Ok(false), |mut channel| Ok(channel.write(true, message)?))
+            self.channel(stream).map_or(Ok(false), |mut channel| Ok(channel.write(true, message)?))
         });
         written.unwrap_or(false)
     }
@@ -332,9 +330,13 @@ impl WebrtcPeer {
 
     /// Returns true if all messages about rows have arrived at the other end, and the one about the session's end with them.
     pub(crate) fn has_delivered_rows(&mut self) -> bool {
-        let id = self.ledger.iter().find(|(_, known)| *known == LedgerStream::Rows).map(|(id, _)| *id);
-        let channel = id.and_then(|id| self.rtc.channel(id));
-        channel.is_none_or(|mut channel| channel.buffered_amount() == 0)
+        self.channel(LedgerStream::Rows).is_none_or(|mut channel| channel.buffered_amount() == 0)
+    }
+
+    /// Returns the data channel; `None` before it is open.
+    fn channel(&mut self, stream: LedgerStream) -> Option<Channel<'_>> {
+        let (id, _) = *self.ledger.iter().find(|(_, known)| *known == stream)?;
+        self.rtc.channel(id)
     }
 
     /// Returns the codec of the video.

@@ -244,7 +244,6 @@ mod tests {
 
     use super::*;
     use crate::ledger_channel::LedgerChannel;
-    use crate::media_socket::ReceiveBuffer;
     use crate::pairing::ProvenRequest;
     use crate::peer::{PeerEvent, WebrtcPeer};
     use crate::sender_sessions::MOST_VIEWERS;
@@ -302,12 +301,7 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(20);
         while sender.watching() == 0 {
             assert!(Instant::now() < until);
-            let mut buffer = ReceiveBuffer::new();
-            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
-                peer.recv(&datagram, Instant::now()).unwrap();
-            }
-            peer.drive(Instant::now(), &socket, |_| ()).unwrap();
-            thread::sleep(Duration::from_millis(1));
+            peer.step(&socket, |_| ());
         }
         assert_eq!(sender.counts().viewers, 1);
     }
@@ -331,19 +325,13 @@ mod tests {
             thread::sleep(Duration::from_millis(1));
         }
         let (mut ledger, mut is_closed) = (LedgerChannel::new(Arc::default()), false);
-        let mut buffer = ReceiveBuffer::new();
         while !is_closed {
             assert!(Instant::now() < until);
-            while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
-                peer.recv(&datagram, Instant::now()).unwrap();
-            }
-            peer.drive(Instant::now(), &socket, |event| match event {
+            peer.step(&socket, |event| match event {
                 PeerEvent::LedgerMessage(message) => ledger.recv(&message, 0),
                 PeerEvent::Closed => is_closed = true,
                 _ => {}
-            })
-            .unwrap();
-            thread::sleep(Duration::from_millis(1));
+            });
         }
         assert_eq!(ledger.remote_end(), Some(SessionEnd::ByUser));
     }

@@ -9,6 +9,18 @@ use super::*;
 use crate::ledger_channel::LEDGER_ATTRIBUTE;
 use crate::media_socket::ReceiveBuffer;
 
+impl WebrtcPeer {
+    /// Passes on the datagrams that have arrived at `socket`, lets the session work, and sleeps for a millisecond.
+    pub(crate) fn step(&mut self, socket: &MediaSocket, take: impl FnMut(PeerEvent)) {
+        let mut received = ReceiveBuffer::new();
+        while let Some(datagram) = socket.recv(&mut received).unwrap() {
+            self.recv(&datagram, Instant::now()).unwrap();
+        }
+        self.drive(Instant::now(), socket, take).unwrap();
+        sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn data_channels_are_opened_only_if_both_ends_know_them() {
     let (viewer, sender) = (Identity::new().unwrap(), Identity::new().unwrap());
@@ -124,17 +136,10 @@ fn a_session_that_ends_before_its_data_channels_are_open_says_so() {
         while !is_told || ends[leaving].0.is_alive() {
             assert!(Instant::now() < until, "{leaving}: told: {is_told}");
             for (index, (peer, socket)) in ends.iter_mut().enumerate() {
-                let mut buffer = ReceiveBuffer::new();
-                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
-                    peer.recv(&datagram, Instant::now()).unwrap();
-                }
-                let now = Instant::now();
-                peer.drive(now, socket, |event| {
+                peer.step(socket, |event| {
                     is_told |= index != leaving && matches!(event, PeerEvent::Closed);
-                })
-                .unwrap();
+                });
             }
-            sleep(Duration::from_millis(1));
         }
     }
 }
