@@ -71,6 +71,12 @@ pub enum WebrtcError {
          place on the network"
     )]
     ForeignCertificate,
+    /// The answer to the offer is not that of the pairing code's sender.
+    #[error(
+        "the answer to the offer is not that of the pairing code's sender: another program may have changed it on the network, or the \
+         sender is of another version"
+    )]
+    ForeignAnswer,
     /// OpenSSL cannot make a certificate.
     #[error("OpenSSL cannot make a certificate")]
     Certificate,

@@ -91,18 +91,15 @@ pub(crate) struct LedgerChannel {
     departures: BTreeMap<u64, SentFrame>,
     /// Last frames that have left, for the rows that come back.
     left: BTreeMap<u64, SentFrame>,
-    /// Number of the newest frame that has left, and true if it is to be sent behind a ping.
+    /// Number of the newest frame that the viewer is to get.
     newest: Option<u64>,
-    tells_newest: bool,
-    /// Number of the newest frame that has left the other end.
-    remote_newest: Option<u64>,
     /// Way in which the session ends, and true once it is sent behind the rows.
     end: Option<SessionEnd>,
     has_sent_end: bool,
     /// Time at which it is sent beside them, CLOCK_MONOTONIC nanoseconds.
     next_end_ns: u64,
-    /// Way in which the sender ends the session.
-    remote_end: Option<SessionEnd>,
+    /// Way in which the sender ends the session, and the number of the newest frame that the viewer was to get.
+    remote_end: Option<(SessionEnd, Option<u64>)>,
     /// Path of the other end.
     path: Option<RemotePath>,
     /// Number of pings that were answered.
@@ -131,8 +128,6 @@ impl LedgerChannel {
             departures: BTreeMap::new(),
             left: BTreeMap::new(),
             newest: None,
-            tells_newest: false,
-            remote_newest: None,
             end: None,
             has_sent_end: false,
             next_end_ns: 0,
@@ -171,10 +166,14 @@ impl LedgerChannel {
         }
     }
 
+    /// Records that the viewer is to get a frame: one that does not arrive is lost.
+    pub(crate) fn push_queued(&mut self, number: u64) {
+        self.newest = self.newest.max(Some(number));
+    }
+
     /// Records that all packets of a frame have left.
     pub(crate) fn push_departure(&mut self, departure: SentFrame) {
         self.has_frame = true;
-        self.newest = self.newest.max(Some(departure.number));
         self.left.insert(departure.number, departure);
         limit(&mut self.left);
         match self.rows.remove(&departure.number) {
@@ -212,13 +211,7 @@ impl LedgerChannel {
                 self.exchange.count_jumps(self.viewer, new);
                 self.convert(SURE_PINGS);
             }
-            Some(LedgerMessage::Newest { number }) => {
-                self.remote_newest = self.remote_newest.max(Some(number));
-            }
-            Some(LedgerMessage::End { end, newest }) => {
-                self.remote_newest = self.remote_newest.max(newest);
-                self.remote_end = Some(end);
-            }
+            Some(LedgerMessage::End { end, newest }) => self.remote_end = Some((end, newest)),
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
         }
     }
@@ -234,15 +227,11 @@ impl LedgerChannel {
             if let Some((sent_ns, received_ns)) = self.answers.pop() {
                 return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
             }
-            if let Some(number) = self.newest.filter(|_| std::mem::take(&mut self.tells_newest)) {
-                return clock(LedgerMessage::Newest { number });
-            }
             if let Some(end) = self.end.filter(|_| now_ns >= self.next_end_ns) {
                 self.next_end_ns = now_ns + END_INTERVAL_NS;
                 return clock(LedgerMessage::End { end, newest: self.newest });
             }
             if now_ns >= self.next_ping_ns {
-                self.tells_newest = true;
                 let interval = match now_ns - self.last_frame_ns {
                     _ if self.pings < FIRST_PINGS.0 => FIRST_PINGS.1,
                     _ if self.pings < FREQUENT_PINGS => PING_INTERVAL_NS,
@@ -291,8 +280,9 @@ impl LedgerChannel {
         self.has_sent_end
     }
 
-    /// Returns the way in which the sender ends the session, as far as it has said so.
-    pub(crate) fn remote_end(&self) -> Option<SessionEnd> {
+    /// Returns the way in which the sender ends the session, as far as it has said so, and the number of the newest frame that this
+    /// viewer was to get.
+    pub(crate) fn remote_end(&self) -> Option<(SessionEnd, Option<u64>)> {
         self.remote_end
     }
 
@@ -302,11 +292,6 @@ impl LedgerChannel {
         let next_ns =
             if self.end.is_some() { self.next_ping_ns.min(self.next_end_ns) } else { self.next_ping_ns };
         self.open.contains(&LedgerStream::Clock).then_some(next_ns)
-    }
-
-    /// Returns the number of the newest frame that has left the other end, as far as it has said so.
-    pub(crate) fn remote_newest(&self) -> Option<u64> {
-        self.remote_newest
     }
 
     /// Passes on the frames that still wait for more pings, if there was any.

@@ -9,7 +9,7 @@ use framepath_model::shown::shown;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Ends with another version do not exchange their ledgers.
-pub(crate) const VERSION: u8 = 1;
+pub(crate) const VERSION: u8 = 2;
 /// Maximum size of a message, bytes.
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 10;
 /// Maximum number of hops of a path, and of threads.
@@ -82,16 +82,11 @@ pub(crate) enum LedgerMessage {
         /// Departure of this answer by the answering end's clock, nanoseconds.
         replied_ns: u64,
     },
-    /// Newest frame of which all packets have left.
-    Newest {
-        /// Number of the frame at the sender.
-        number: u64,
-    },
     /// The sender's last message.
     End {
         /// Way in which the session ends.
         end: SessionEnd,
-        /// Number of the newest frame of which all packets have left, at the sender.
+        /// Number of the newest frame that the viewer was to get, at the sender.
         newest: Option<u64>,
     },
 }
@@ -202,7 +197,6 @@ mod tests {
             LedgerMessage::Frame(FrameRows { id: u64::MAX, rows: vec![row; 4] }),
             LedgerMessage::Ping { sent_ns: 1 },
             LedgerMessage::Pong { sent_ns: 1, received_ns: u64::MAX, replied_ns: 3 },
-            LedgerMessage::Newest { number: 7 },
             LedgerMessage::End { end: SessionEnd::ByUser, newest: Some(8) },
         ] {
             assert_eq!(LedgerMessage::from_bytes(&message.to_bytes().unwrap()), Some(message));

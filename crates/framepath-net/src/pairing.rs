@@ -9,7 +9,8 @@
 //! A viewer that has the code does not send the token. It proves that it knows the token, by an HMAC over
 //! both certificates' fingerprints and the request. So an observer of the network learns no token, and an attacker between both ends
 //! cannot replace either certificate by one of its own: DTLS then accepts only the two certificates of the proof. A proof that was
-//! overheard opens and ends no session: it is of use for the same request only, and that has been made.
+//! overheard opens and ends no session: it is of use for the same request only, and that has been made. The sender proves its
+//! answer in the same way, so that nobody on the network can change what both ends have agreed on.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -29,10 +30,13 @@ pub(crate) const TOKEN: usize = 16;
 /// Scheme of the header `Authorization` with a proof: the viewer's fingerprint and the proof, both in hexadecimal digits,
 /// with a space between them.
 pub(crate) const SCHEME: &str = "Framepath-Pairing ";
+/// Header of an answer with the sender's proof, in hexadecimal digits.
+pub(crate) const ANSWER_PROOF: &str = "framepath-proof";
 const PREFIX: &str = "FP1-";
 const CHECK: usize = 2;
-/// Text in front of the two fingerprints, so that the HMAC is of no use in another protocol.
-const CONTEXT: &[u8] = b"framepath pairing 1";
+/// Texts in front of what an HMAC covers, so that it is of no use for anything else.
+const OF_REQUEST: &[u8] = b"framepath pairing 1";
+const OF_ANSWER: &[u8] = b"framepath answer 1";
 
 /// Address of a sender, the fingerprint of the sender's certificate, and a secret that both peers know.
 ///
@@ -134,18 +138,49 @@ impl PairingCode {
         viewer: &[u8; FINGERPRINT],
         request: ProvenRequest<'_>,
     ) -> Result<[u8; FINGERPRINT], ErrorStack> {
+        // Of equal length each, so that no two requests give the same bytes.
+        let [method, path, body] =
+            [request.method, request.path, request.body].map(|part| sha256(part.as_bytes()));
+        self.hmac(&[OF_REQUEST, &self.fingerprint, viewer, &method, &path, &body])
+    }
+
+    /// Returns the value of the header [`ANSWER_PROOF`] for the answer to a request with this proof: the HMAC-SHA256, keyed with the
+    /// token, of the request's proof and of the SHA-256 of the answer's text.
+    ///
+    /// # Errors
+    /// As [`proof`](PairingCode::proof).
+    pub(crate) fn answer_header(
+        &self,
+        request: &[u8; FINGERPRINT],
+        answer: &str,
+    ) -> Result<String, ErrorStack> {
+        Ok(HEXLOWER.encode(&self.hmac(&[OF_ANSWER, request, &sha256(answer.as_bytes())])?))
+    }
+
+    /// Returns true if `header` proves that `answer` is the sender's to this request of the viewer with the certificate `viewer`.
+    ///
+    /// # Errors
+    /// As [`proof`](PairingCode::proof).
+    pub(crate) fn proves_answer(
+        &self,
+        header: &[u8],
+        (viewer, request): (&[u8; FINGERPRINT], ProvenRequest<'_>),
+        answer: &str,
+    ) -> Result<bool, ErrorStack> {
+        let expected = self.answer_header(&self.proof(viewer, request)?, answer)?;
+        Ok(header.len() == expected.len() && openssl::memcmp::eq(header, expected.as_bytes()))
+    }
+
+    /// Returns the HMAC-SHA256, keyed with the token, of these parts.
+    fn hmac(&self, parts: &[&[u8]]) -> Result<[u8; FINGERPRINT], ErrorStack> {
         let key = PKey::hmac(&self.token)?;
         let mut signer = Signer::new(MessageDigest::sha256(), &key)?;
-        for part in [CONTEXT, &self.fingerprint, viewer] {
+        for part in parts {
             signer.update(part)?;
         }
-        // Of equal length each, so that no two requests give the same bytes.
-        for part in [request.method, request.path, request.body] {
-            signer.update(&sha256(part.as_bytes()))?;
-        }
-        let mut proof = [0; FINGERPRINT];
-        signer.sign(&mut proof)?;
-        Ok(proof)
+        let mut hmac = [0; FINGERPRINT];
+        signer.sign(&mut hmac)?;
+        Ok(hmac)
     }
 
     fn bytes(&self) -> Vec<u8> {

@@ -11,17 +11,16 @@ use framepath_os::time::{now_ns, thread_cpu_ns};
 use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::channel::{Channel, ChannelConfig, ChannelId, Reliability};
-use str0m::crypto::Fingerprint;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
-use str0m::rtp::{Extension, ExtensionValues, RtpWrite};
-use str0m::{Candidate, Event, Input, Output, PacerReason, Reason, Rtc, RtcError};
+use str0m::rtp::{ExtensionValues, RtpWrite};
+use str0m::{Event, Input, Output, PacerReason, Reason, Rtc, RtcError};
 
 use crate::bandwidth::NetworkSample;
 use crate::datagram_batch::DatagramBatch;
 use crate::dtls_record::{are_whole, is_other_protocol};
 use crate::error::WebrtcError;
-use crate::frame_number::{FrameNumber, frame_number_extension};
+use crate::frame_number::FrameNumber;
 use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
@@ -33,10 +32,14 @@ mod dtls_retransmission;
 mod event;
 mod identity;
 mod payload_type;
+mod remote_address;
+mod rtc_settings;
 
 pub(crate) use event::PeerEvent;
 pub(crate) use identity::Identity;
 use payload_type::payload_type;
+use remote_address::RemoteAddress;
+use rtc_settings::{description, new_rtc, pin};
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -48,12 +51,6 @@ const MOST_ASKED: usize = 1024;
 /// Maximum number of data channels of the other end, besides those for the ledger. str0m looks at all of them for each datagram.
 const MOST_CHANNELS: usize = 16;
 
-/// Number of the RTP header extension for the playout delay, in offers.
-const PLAYOUT_DELAY: u8 = 5;
-/// Number of the RTP header extension for the frame's number, in offers.
-const FRAME_NUMBER: u8 = 6;
-/// Part of the highest bit rate that the estimation looks for in the network. Frames leave faster than the bit rate on average.
-const SEARCHED: u64 = 2;
 /// Time between two packets by str0m's clock, at least. A session is ahead of the present by this time for each packet of a burst.
 const PACKET_STEP: Duration = Duration::from_micros(1);
 /// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
@@ -69,15 +66,6 @@ const NACK_INTERVAL: Duration = Duration::from_millis(33);
 const MOST_AHEAD: Duration = Duration::from_millis(240);
 /// Longest time for which a session that is to be closed waits for its data channels.
 const CLOSING: Duration = Duration::from_secs(1);
-/// Interval of str0m's statistics.
-const STATISTICS: Duration = Duration::from_millis(100);
-
-/// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
-fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
-    let bytes = fingerprint.to_vec();
-    rtc.direct_api().set_remote_fingerprint(Fingerprint { hash_func: "sha-256".to_owned(), bytes });
-}
-
 /// Calls str0m. On some bytes that no honest peer sends, such as DTLS records in the middle of others, it panics; then this session
 /// has failed, and the others go on.
 fn guarded<T>(call: impl FnOnce() -> Result<T, WebrtcError>) -> Result<T, WebrtcError> {
@@ -95,6 +83,7 @@ pub(crate) struct WebrtcPeer {
     rtc: Rtc,
     /// Address of the socket, as the other end knows it.
     local: SocketAddr,
+    remote: RemoteAddress,
     mid: Mid,
     pt: Pt,
     coding: Coding,
@@ -121,44 +110,6 @@ pub(crate) struct WebrtcPeer {
     closes_until: Option<Instant>,
     /// True once the other end has left.
     has_left: bool,
-}
-
-fn description(error: impl std::fmt::Display) -> WebrtcError {
-    WebrtcError::Description(error.to_string())
-}
-
-/// Makes a session without media, with the candidate `local`. With `highest_rate`, bits per second, it estimates the bandwidth for a
-/// video of at most this bit rate.
-fn new_rtc(
-    codings: &[Coding],
-    ice_lite: bool,
-    identity: &Identity,
-    local: SocketAddr,
-    highest_rate: Option<u64>,
-    now: Instant,
-) -> Result<Rtc, WebrtcError> {
-    let mut rtc = Rtc::builder()
-        .set_dtls_cert(identity.certificate.clone())
-        .set_crypto_provider(identity.crypto.clone())
-        .set_rtp_mode(true)
-        .set_stats_interval(Some(STATISTICS))
-        .set_ice_lite(ice_lite)
-        .set_extension(PLAYOUT_DELAY, Extension::PlayoutDelay)
-        .set_extension(FRAME_NUMBER, frame_number_extension())
-        .enable_bwe(highest_rate.map(Bitrate::bps))
-        .clear_codecs()
-        .enable_h264(codings.contains(&Coding::H264))
-        .enable_vp8(codings.contains(&Coding::Vp8))
-        .enable_h265(codings.contains(&Coding::Hevc))
-        .enable_vp9(codings.contains(&Coding::Vp9))
-        .enable_av1(codings.contains(&Coding::Av1))
-        .build(now);
-    let candidate = Candidate::host(local, "udp").map_err(description)?;
-    rtc.add_local_candidate(candidate);
-    if let Some(rate) = highest_rate {
-        rtc.bwe().set_desired_bitrate(Bitrate::bps(SEARCHED * rate));
-    }
-    Ok(rtc)
 }
 
 impl WebrtcPeer {
@@ -249,6 +200,7 @@ impl WebrtcPeer {
         WebrtcPeer {
             rtc,
             local,
+            remote: RemoteAddress::default(),
             mid,
             pt,
             coding,
@@ -371,13 +323,14 @@ impl WebrtcPeer {
         // A datagram with a forged source address must not end a session.
         let is_sound =
             arrival.bytes.first().is_some_and(|first| is_other_protocol(*first)) || are_whole(arrival.bytes);
-        if !is_sound {
+        if !is_sound || !self.remote.may_send(arrival.source) {
             return Ok(false);
         }
         let input = Input::Receive(now, received);
         guarded(|| {
             let is_own = self.rtc.accepts(&input);
             if is_own {
+                self.remote.heard(arrival.source);
                 self.rtc.handle_input(input)?;
             }
             Ok(is_own)
@@ -514,15 +467,21 @@ impl WebrtcPeer {
                 }
                 Output::Transmit(transmit) => {
                     is_idle = false;
+                    let is_to_other_end = self.remote.may_receive(transmit.destination, &transmit.contents);
                     if let Some(seq) = self.seq_of(&transmit.contents).filter(|_| self.is_sender) {
                         let (handed_ns, cpu_ns) = (now_ns(), thread_cpu_ns());
                         let (encrypt_ns, encrypt_cpu_ns) = (handed_ns - begin_ns, cpu_ns - begin_cpu_ns);
                         self.batched.push(SentPacket { seq, handed_ns, encrypt_ns, encrypt_cpu_ns });
                         self.unsent = self.unsent.saturating_sub(1);
                     }
-                    self.batch.push(socket, transmit.destination, transmit.contents.into());
+                    if is_to_other_end {
+                        self.batch.push(socket, transmit.destination, transmit.contents.into());
+                    }
                 }
-                Output::Event(Event::Connected) => take(PeerEvent::Connected),
+                Output::Event(Event::Connected) => {
+                    self.remote.connected();
+                    take(PeerEvent::Connected);
+                }
                 Output::Event(Event::Closed) => {
                     self.has_left = true;
                     take(PeerEvent::Closed);

@@ -189,7 +189,7 @@ impl Reassembly {
         self.ready.pop_front()
     }
 
-    /// Sets the number of the newest frame that the sender has sent. The lost packets of a stream's last frames have no packet
+    /// Sets the number of the newest frame that the sender was to send. The lost packets of a stream's last frames have no packet
     /// behind them.
     pub fn set_newest_sent(&mut self, number: Option<u64>) {
         self.newest_sent = number;
@@ -200,7 +200,8 @@ impl Reassembly {
     pub fn finish(&mut self) -> Option<ReassembledFrame> {
         self.latency_ns = 0;
         let frame = self.poll(u64::MAX);
-        let lacks_end = self.is_numbered && self.newest_sent > self.newest;
+        // Also where no packet has a number: the sender that says its newest one gives them.
+        let lacks_end = self.newest_sent > self.newest;
         if frame.is_none() && (self.partial.take().is_some() || lacks_end) {
             // At least.
             self.counts.lost_packets += 1;

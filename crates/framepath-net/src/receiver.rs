@@ -285,8 +285,8 @@ impl ReceiverSession {
         let _priority = HighPriority::begin();
         let received = self.receive();
         let sender_ended = matches!(received, Ok(true));
-        if sender_ended {
-            self.reassembly.set_newest_sent(self.ledger.remote_newest());
+        if let Some((_, newest)) = self.ledger.remote_end().filter(|_| sender_ended) {
+            self.reassembly.set_newest_sent(newest);
         }
         while let Some(frame) = self.reassembly.finish() {
             self.keep(frame, (now_ns(), thread_cpu_ns()));
@@ -460,7 +460,7 @@ impl ReceiverSession {
     /// # Errors
     /// The stream goes on or has failed; or the way of the end is not known, although the sender would have said it.
     fn end(&self) -> Result<(), WebrtcError> {
-        match self.ledger.remote_end() {
+        match self.ledger.remote_end().map(|(end, _)| end) {
             Some(SessionEnd::Complete) => Ok(()),
             Some(SessionEnd::Failed) => Err(WebrtcError::SenderFailed),
             Some(SessionEnd::ByUser) => Err(WebrtcError::EndedBySender),
@@ -492,10 +492,10 @@ mod tests {
     use std::net::{Ipv4Addr, TcpListener};
 
     use super::*;
-    use crate::pairing::TOKEN;
+    use crate::pairing::{ANSWER_PROOF, PairingClaim, TOKEN};
 
     /// Sender that closes the session at once, without a message about the end. `has_ledger` says whether it exchanges its ledger.
-    fn closing_sender(listener: &TcpListener, identity: &Identity, has_ledger: bool) {
+    fn closing_sender(listener: &TcpListener, identity: &Identity, code: &PairingCode, has_ledger: bool) {
         let (mut viewer, _) = listener.accept().unwrap();
         let (mut request, mut bytes) = (String::new(), [0; 16 << 10]);
         let has_all = |request: &str| {
@@ -517,8 +517,12 @@ mod tests {
         let local = socket.local_addr().unwrap();
         let (mut peer, answer) =
             WebrtcPeer::accept(&offer, None, (Coding::H264, None), identity, local).unwrap();
+        let header = request.lines().find_map(|line| line.strip_prefix("authorization: "));
+        let claim = header.and_then(|header| PairingClaim::from_header(header.as_bytes()));
+        let proof = claim.map(|claim| code.answer_header(&claim.proof, &answer).unwrap()).unwrap_or_default();
         let (length, head) = (answer.len(), "HTTP/1.1 201 Created\r\nContent-Type: application/sdp");
-        write!(viewer, "{head}\r\nContent-Length: {length}\r\n\r\n{answer}").unwrap();
+        write!(viewer, "{head}\r\n{ANSWER_PROOF}: {proof}\r\nContent-Length: {length}\r\n\r\n{answer}")
+            .unwrap();
         let (mut open, mut is_connected) = (0, false);
         let until = Instant::now() + Duration::from_secs(20);
         while peer.is_alive() {
@@ -549,7 +553,7 @@ mod tests {
             backlog: Duration::MAX,
         };
         thread::scope(|scope| {
-            scope.spawn(|| closing_sender(&listener, &identity, has_ledger));
+            scope.spawn(|| closing_sender(&listener, &identity, &code, has_ledger));
             let viewer = WhepReceiver::open(&options, || false, || ()).unwrap();
             let until = Instant::now() + Duration::from_secs(20);
             while !viewer.has_news() {

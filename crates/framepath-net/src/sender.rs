@@ -221,7 +221,8 @@ impl WhepSender {
 }
 
 impl Drop for WhepSender {
-    /// Ends all sessions and threads at once, without the frames that still wait.
+    /// Ends all sessions and threads at once, without the frames that still wait. Unless [`end`](WhepSender::end) was called, the
+    /// viewers learn that frames may be missing, as by [`fail`](WhepSender::fail).
     fn drop(&mut self) {
         self.stop_server();
         // The thread sees that no handle is left once the server has ended, too.
@@ -333,7 +334,7 @@ mod tests {
                 _ => {}
             });
         }
-        assert_eq!(ledger.remote_end(), Some(SessionEnd::ByUser));
+        assert_eq!(ledger.remote_end(), Some((SessionEnd::ByUser, None)));
     }
 
     #[test]

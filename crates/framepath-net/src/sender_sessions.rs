@@ -28,6 +28,8 @@ const _: () = assert!(MOST_VIEWERS <= LedgerExchange::MOST_REMOTES);
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
 const END: Duration = Duration::from_secs(5);
+/// Part of it for the frames. Afterwards a viewer learns the stream's end, and so which frames it will not get.
+const LAST_FRAMES: Duration = Duration::from_millis(3700);
 /// Longest time for the goodbyes of a sender that is dropped before the end of its stream.
 const CLOSING: Duration = Duration::from_millis(200);
 /// Maximum number of datagrams that are received before frames are sent again, so that a flood does not stop the
@@ -82,7 +84,8 @@ impl SenderSessions {
             }
             if is_closed {
                 for viewer in &mut self.viewers {
-                    viewer.end_now(SessionEnd::Complete);
+                    // The caller has not ended the stream, and frames may wait.
+                    viewer.end_now(SessionEnd::Failed);
                 }
                 self.ends = Some(self.ends.map_or(now + CLOSING, |ends| ends.min(now + CLOSING)));
             }
@@ -99,6 +102,7 @@ impl SenderSessions {
                     viewer.close();
                     viewer.drive(now, now_ns(), &self.socket);
                 }
+                self.count();
                 return;
             }
             let request = self.wants_keyframe.then_some(self.next_keyframe_request).filter(|at| *at > now);
@@ -154,7 +158,7 @@ impl SenderSessions {
                 }
                 Ok(SenderCommand::End(end)) => {
                     self.ends = Some(now + END);
-                    self.viewers.iter_mut().for_each(|viewer| viewer.end(end));
+                    self.viewers.iter_mut().for_each(|viewer| viewer.end(end, now + LAST_FRAMES));
                 }
                 Err(TryRecvError::Empty) => return false,
                 Err(TryRecvError::Disconnected) => return true,

@@ -100,6 +100,8 @@ pub(crate) struct ViewerSession {
     progress: ViewerProgress,
     queue: VecDeque<QueuedFrame>,
     queued_bytes: usize,
+    /// Number of frames that were queued so far.
+    queued: u64,
     /// True until the next keyframe: the frames before it cannot be decoded.
     needs_key: bool,
     /// True after the first frame in the queue.
@@ -117,9 +119,9 @@ pub(crate) struct ViewerSession {
     next_burst: Instant,
     pacer: Pacer,
     heard: Instant,
-    /// Way in which the session is to end; `None` before it is.
-    end: Option<SessionEnd>,
-    /// Time at which the message about the end is sent; `None` before the end, and while frames wait.
+    /// Way in which the session is to end, and the time up to which frames are sent before; `None` before it is.
+    end: Option<(SessionEnd, Instant)>,
+    /// Time at which the message about the end is sent; `None` before the end, and while packets wait.
     end_message: Option<Instant>,
     /// Numbers of sent and dropped frames at the last [`take_frames`](ViewerSession::take_frames).
     taken: (u64, u64),
@@ -150,6 +152,7 @@ impl ViewerSession {
             progress: ViewerProgress::Connecting,
             queue: VecDeque::new(),
             queued_bytes: 0,
+            queued: 0,
             needs_key: true,
             has_begun: false,
             has_connected: false,
@@ -238,13 +241,15 @@ impl ViewerSession {
             return;
         }
         (self.needs_key, self.has_begun) = (false, true);
-        self.queued_bytes += frame.bytes;
+        self.ledger.push_queued(number);
+        (self.queued, self.queued_bytes) = (self.queued + 1, self.queued_bytes + frame.bytes);
         self.queue.push_back(QueuedFrame { frame: frame.clone(), number, next: 0 });
     }
 
-    /// Ends the session with the stream: sends the queued frames, says how the stream has ended, and closes the session.
-    pub(crate) fn end(&mut self, end: SessionEnd) {
-        self.end.get_or_insert(end);
+    /// Ends the session with the stream: sends the queued frames, until `frames_until` at most, says how the stream has ended, and
+    /// closes the session.
+    pub(crate) fn end(&mut self, end: SessionEnd, frames_until: Instant) {
+        self.end.get_or_insert((end, frames_until));
     }
 
     /// Ends the session without the queued frames: says so to the viewer, and closes the session. A viewer that still connects
@@ -252,17 +257,21 @@ impl ViewerSession {
     pub(crate) fn end_now(&mut self, end: SessionEnd) -> bool {
         let is_open = self.is_open() && self.end.is_none();
         if is_open {
+            let now = Instant::now();
             self.queue.clear();
             self.queued_bytes = 0;
-            self.end = Some(end);
-            self.end_message = self.is_watching().then(Instant::now);
+            self.end = Some((end, now));
+            self.end_message = self.is_watching().then_some(now);
         }
         is_open
     }
 
-    /// Closes the session at once.
+    /// Closes the session at once. Frames that wait are dropped.
     pub(crate) fn close(&mut self) {
         if self.is_open() {
+            if self.end.is_some_and(|(end, _)| end != SessionEnd::ByUser) {
+                self.sums.dropped += self.queued - self.sums.sent;
+            }
             self.peer.close();
             self.progress = ViewerProgress::Closing;
         }
@@ -299,8 +308,10 @@ impl ViewerSession {
         if self.is_watching() && now >= self.next_burst {
             self.write_burst(now);
         }
-        if let Some(end) = self.end.filter(|_| self.is_open() && self.queue.is_empty()) {
-            self.drive_end(now, end);
+        if let Some((end, frames_until)) = self.end.filter(|_| self.is_open()) {
+            if now >= frames_until || !self.has_unsent() {
+                self.drive_end(now, end);
+            }
         }
         let mut events = ViewerEvents { missed: self.sums.missed, ..ViewerEvents::default() };
         let mut driven = self.drive_peer(now, arrived_ns, socket, &mut events);
@@ -373,7 +384,7 @@ impl ViewerSession {
     ) -> Result<(), WebrtcError> {
         let (departures, sent, ledger) = (&mut self.departures, &mut self.sent, &mut self.ledger);
         let (bandwidth, number) = (&mut self.bandwidth, self.number);
-        let (unsent, next_seq) = (&mut self.unsent, self.next_seq as u16);
+        let (unsent, next_seq, sent_frames) = (&mut self.unsent, self.next_seq as u16, &mut self.sums.sent);
         let mut restart = None;
         self.peer.drive(now, socket, |event| match event {
             PeerEvent::Connected => events.connected = true,
@@ -385,6 +396,7 @@ impl ViewerSession {
                 if let Some(frame) = departures.sent(packet) {
                     ledger.push_departure(frame);
                     sent.push(frame);
+                    *sent_frames += 1;
                 }
             }
             PeerEvent::Network(None) => *bandwidth = None,
@@ -417,9 +429,14 @@ impl ViewerSession {
         if self.is_watching() && !self.queue.is_empty() {
             deadline = deadline.min(self.next_burst);
         }
-        if self.end.is_some() && self.is_watching() {
-            let at = self.end_message.unwrap_or(self.next_burst);
-            deadline = deadline.min(if Instant::now() < at { at } else { at + END_MESSAGE });
+        if let Some((_, frames_until)) = self.end.filter(|_| self.is_watching()) {
+            let now = Instant::now();
+            deadline = deadline.min(match self.end_message {
+                Some(at) if now >= at => at + END_MESSAGE,
+                Some(at) => at,
+                None if self.has_unsent() => frames_until,
+                None => now,
+            });
         }
         deadline
     }
@@ -432,6 +449,11 @@ impl ViewerSession {
         let unsent = seconds(usize::from(self.unsent) * LARGEST_PAYLOAD, bandwidth.bits().max(1) as f64);
         let backlog = Duration::from_secs_f64(seconds(self.queued_bytes, self.pace()) + unsent);
         Some(ViewerNetwork { estimate: bandwidth.bits(), backlog })
+    }
+
+    /// Returns true if packets wait, here or in the session, which sends at its own pace.
+    fn has_unsent(&self) -> bool {
+        !self.queue.is_empty() || self.unsent > 0
     }
 
     /// Returns the pace of the packets, bits per second.
@@ -472,7 +494,6 @@ impl ViewerSession {
             }
             self.sums.bytes += *bytes as u64;
             self.queue.pop_front();
-            self.sums.sent += 1;
         }
         self.queued_bytes -= written;
         self.pacer.spend(written);

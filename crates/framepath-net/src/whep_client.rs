@@ -13,7 +13,7 @@ use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 
 use crate::error::WebrtcError;
 use crate::http_io::{drive, split, text_of};
-use crate::pairing::{FINGERPRINT, PairingCode, ProvenRequest};
+use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingCode, ProvenRequest};
 use crate::wake_event::WakeEvent;
 use crate::whep_server::{METRICS, SDP};
 
@@ -62,6 +62,19 @@ impl Credential {
             Credential::Token(token) => Some(format!("Bearer {token}")),
             Credential::Pairing(code, viewer) => Some(code.to_header(viewer, request)?),
         })
+    }
+
+    /// Returns true if the server's answer to this request is the one that this viewer gets: that of the code's sender. The other
+    /// credentials cannot tell.
+    fn trusts(
+        &self,
+        answer: &str,
+        headers: &HeaderMap,
+        request: ProvenRequest<'_>,
+    ) -> Result<bool, WebrtcError> {
+        let Credential::Pairing(code, viewer) = self else { return Ok(true) };
+        let Some(proof) = headers.get(ANSWER_PROOF) else { return Ok(false) };
+        Ok(code.proves_answer(proof.as_bytes(), (viewer, request), answer)?)
     }
 
     /// Returns the advice after a refusal of this credential.
@@ -134,7 +147,8 @@ impl WhepClient {
     /// Sends an offer.
     ///
     /// # Errors
-    /// The server refuses the request, or does not answer before `deadline`; or `canceled` returns true.
+    /// The server refuses the request, or does not answer before `deadline`; its answer is not that of the pairing code's sender; or
+    /// `canceled` returns true.
     pub(crate) fn offer(
         &mut self,
         offer: String,
@@ -142,7 +156,8 @@ impl WhepClient {
         canceled: impl Fn() -> bool,
     ) -> Result<WhepAnswer, WebrtcError> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let (status, headers, answer) = self.request(&Method::POST, &path, offer, deadline, canceled)?;
+        let (status, headers, answer) =
+            self.request(&Method::POST, &path, offer.clone(), deadline, canceled)?;
         if status != StatusCode::CREATED {
             let advice = match status.as_u16() {
                 401 | 403 => self.credential.advice(),
@@ -152,6 +167,10 @@ impl WhepClient {
             };
             log::info!("{}: HTTP status {status}: {answer}", self.url);
             return Err(WebrtcError::Refused { status: status.as_u16(), advice });
+        }
+        let request = ProvenRequest { method: Method::POST.as_str(), path: &path, body: &offer };
+        if !self.credential.trusts(&answer, &headers, request)? {
+            return Err(WebrtcError::ForeignAnswer);
         }
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
         // An absolute location on another server gets no request, because the token is for this one.

@@ -24,7 +24,7 @@ use subtle::ConstantTimeEq;
 
 use crate::http_io::{drive, split, text_of};
 use crate::lock::lock;
-use crate::pairing::{FINGERPRINT, PairingClaim, ProvenRequest};
+use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingClaim, ProvenRequest};
 use crate::sender_metrics;
 use crate::sender_shared::{Commands, OfferRefused, REPLY, SenderCommand, SenderShared};
 use crate::wake_event::wait;
@@ -306,14 +306,22 @@ fn open(
     if claim.as_ref().is_some_and(|claim| !commands.shared.use_proof(claim.proof)) {
         return Err(refuse(StatusCode::CONFLICT, "this offer has a session, or had one"));
     }
-    let accepted = commands.accept(offer, claim.map(|claim| claim.viewer), addresses);
+    let accepted = commands.accept(offer, claim.as_ref().map(|claim| claim.viewer), addresses);
     let (id, answer) = accepted.map_err(|refused| match refused {
         OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
         OfferRefused::Unavailable => RequestRefused::unavailable(),
         OfferRefused::Busy => refuse(StatusCode::SERVICE_UNAVAILABLE, "the sender is busy"),
         OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
     })?;
+    let proof = commands.shared.pairing.as_ref().zip(claim).map(|(pairing, claim)| {
+        let header = pairing.answer_header(&claim.proof, &answer).ok()?;
+        HeaderValue::from_str(&header).ok()
+    });
     let mut created = Response::new(answer);
+    if let Some(proof) = proof {
+        let proof = proof.ok_or_else(RequestRefused::unavailable)?;
+        created.headers_mut().insert(ANSWER_PROOF, proof);
+    }
     *created.status_mut() = StatusCode::CREATED;
     created.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP));
     if let Ok(location) = HeaderValue::from_str(&format!("{ENDPOINT}/{id}")) {

@@ -2,7 +2,7 @@
 //! Pairing codes with a real sender: who has the code gets a session, and nobody else. All on the loopback interface.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
@@ -122,6 +122,42 @@ fn a_mistyped_code_is_no_url() {
     let text = sender().1.to_string();
     let error = open(&text[..text.len() - 1], None).err().unwrap();
     assert_eq!(error.to_string(), "the pairing code is incomplete or has a wrong character");
+}
+
+#[test]
+fn an_answer_that_was_changed_on_the_way_is_refused() {
+    let (sender, code) = sender();
+    // The number of a header extension, an added candidate, a cut line; and without a change.
+    let changes: [(&str, &str); 4] = [
+        ("a=extmap:6 ", "a=extmap:7 "),
+        ("a=mid:", "a=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\na=mid:"),
+        ("a=framepath-ledger:1\r\n", ""),
+        ("\u{0}", "\u{0}"),
+    ];
+    for (part, changed) in changes {
+        let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let seen = PairingCode { address: proxy.local_addr().unwrap(), ..code.clone() };
+        let viewer = std::thread::spawn(move || open(&seen.to_string(), None));
+        let (mut client, _) = proxy.accept().unwrap();
+        let mut server = TcpStream::connect(sender.address()).unwrap();
+        let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+        std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        let mut answer = String::new();
+        server.read_to_string(&mut answer).unwrap();
+        let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        let body_sent = body.replacen(part, changed, 1);
+        assert_eq!(body_sent == body, part == changed, "{body}");
+        let length = |body: &str| format!("content-length: {}", body.len());
+        let head = head.replace(&length(body), &length(&body_sent));
+        client.write_all(format!("{head}\r\n\r\n{body_sent}").as_bytes()).unwrap();
+        drop(client);
+        let opened = viewer.join().unwrap().map(|_| ());
+        if part == changed {
+            opened.unwrap();
+        } else {
+            assert!(matches!(opened, Err(WebrtcError::ForeignAnswer)), "{opened:?}");
+        }
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::ops::RangeInclusive;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -15,9 +16,13 @@ use framepath_net::{
 const TOKEN: &str = "secret";
 
 fn sender() -> WhepSender {
+    sender_of(None)
+}
+
+fn sender_of(bit_rates: Option<RangeInclusive<u64>>) -> WhepSender {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let token = Some(TOKEN.to_owned());
-    WhepSender::new(SenderOptions { listen, token, coding: Coding::H264, bit_rates: None }).unwrap()
+    WhepSender::new(SenderOptions { listen, token, coding: Coding::H264, bit_rates }).unwrap()
 }
 
 /// Opens a session through a proxy that passes one HTTP request; the video goes the direct way. Returns the viewer, the session's path,
@@ -112,10 +117,47 @@ fn the_end_is_told_in_the_session_and_not_over_http() {
 }
 
 #[test]
-fn a_sender_that_is_dropped_ends_the_stream() {
+fn a_sender_that_is_dropped_has_failed() {
     let sender = sender();
     let (viewer, ..) = open(&sender);
     drop(sender);
     let end = end(&viewer);
-    assert!(matches!(end, Ok(ReceivedItem::End)), "{end:?}");
+    assert!(matches!(end, Err(WebrtcError::SenderFailed)), "{end:?}");
+}
+
+/// Returns a keyframe of H.264 of about this size, bytes.
+fn keyframe(size: usize) -> Vec<u8> {
+    let starts: [&[u8]; 3] = [
+        &[
+            0, 0, 0, 1, 0x67, 66, 0xc0, 10, 0xd9, 0x1e, 0x84, 0, 0, 3, 0, 4, 0, 0, 3, 0, 0xc8, 0x3c, 0x48,
+            0x99, 0x20,
+        ],
+        &[0, 0, 0, 1, 0x68, 0xcb, 0x83, 0xcb, 0x20],
+        &[0, 0, 0, 1, 0x65, 0x88, 0x84],
+    ];
+    [starts.concat(), vec![0x55; size]].concat()
+}
+
+#[test]
+fn a_stream_ends_behind_its_last_frame_on_any_network() {
+    // Packets of a stream that follows the network wait for the pace that the network is known to carry: at the beginning, this frame takes
+    // longer than the goodbyes.
+    let mut sender = sender_of(Some(100_000..=1_000_000));
+    let (viewer, ..) = open(&sender);
+    let bytes = keyframe(1_000_000);
+    sender.send(&bytes, 0, 0).unwrap();
+    sender.end(|| true);
+    let mut frames = 0;
+    let ended = loop {
+        match end(&viewer) {
+            Ok(ReceivedItem::Frame(frame)) => {
+                assert_eq!(frame.frame.bytes, bytes);
+                frames += 1;
+            }
+            Ok(ReceivedItem::Nothing) => {}
+            ended => break ended,
+        }
+    };
+    assert!(matches!(ended, Ok(ReceivedItem::End)), "{ended:?}");
+    assert_eq!((frames, viewer.counts().lost_frames, sender.counts().sent), (1, 0, 1));
 }

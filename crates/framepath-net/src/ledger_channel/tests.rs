@@ -89,26 +89,13 @@ fn rows_go_both_ways_in_the_clock_of_the_end_that_gets_them() {
 }
 
 #[test]
-fn the_newest_frame_is_told_with_each_ping() {
-    let (_, mut channels) = ends();
-    pass(&mut channels, 0);
-    assert_eq!(channels[1].remote_newest(), None);
-    for number in [3, 5, 4] {
-        channels[0].push_departure(sent(number, 1, 2, 3));
-    }
-    for ping in 1..=2 {
-        channels[1].remote_newest = None;
-        pass(&mut channels, 20_000_000 * ping);
-        assert_eq!([0, 1].map(|end| channels[end].remote_newest()), [None, Some(5)]);
-    }
-}
-
-#[test]
 fn the_end_is_told_behind_all_rows_and_again_beside_them() {
     let (_, mut channels) = ends();
     pass(&mut channels, 0);
     let row = Row { flags: flag::LAST | flag::REMOTE, ..Row::default() };
+    // The last frame has not left.
     channels[0].push_departure(sent(7, 1, 2, 3));
+    [7, 8].into_iter().for_each(|number| channels[0].push_queued(number));
     channels[0].push(FrameRows { id: 6, rows: vec![row] });
     [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end));
     let polled = |channel: &mut LedgerChannel, now_ns| -> [Vec<LedgerMessage>; 2] {
@@ -120,16 +107,15 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
         polled
     };
     let frame = LedgerMessage::Frame(FrameRows { id: 6, rows: vec![row] });
-    let end = LedgerMessage::End { end: SessionEnd::Failed, newest: Some(7) };
-    let newest = LedgerMessage::Newest { number: 7 };
-    assert_eq!(polled(&mut channels[0], 1), [vec![newest, end.clone()], vec![frame, end.clone()]]);
+    let end = LedgerMessage::End { end: SessionEnd::Failed, newest: Some(8) };
+    assert_eq!(polled(&mut channels[0], 1), [vec![end.clone()], vec![frame, end.clone()]]);
     channels[0].end(SessionEnd::Complete);
     assert!(channels[0].has_sent_end() && polled(&mut channels[0], 1) == [[], []]);
     // Beside the rows, it is told again, because the network can lose it.
     let [again, rows] = polled(&mut channels[0], 1 + END_INTERVAL_NS);
     assert!(again.contains(&end) && rows.is_empty());
     channels[1].recv(&end.to_bytes().unwrap(), 2);
-    assert_eq!((channels[1].remote_end(), channels[1].remote_newest()), (Some(SessionEnd::Failed), Some(7)));
+    assert_eq!(channels[1].remote_end(), Some((SessionEnd::Failed, Some(8))));
 }
 
 #[test]
@@ -216,9 +202,9 @@ fn pings_are_rare_while_there_are_no_frames() {
     // Eleven within 200 ms, and the path; then ten a second up to the fiftieth.
     let first: Vec<_> = (0..8).map(|second| pings(&mut channel, second)).collect();
     assert_eq!(first, [19, 10, 10, 10, 3, 1, 1, 1]);
-    // A frame has frequent pings behind it. Each ping then has the number of the newest frame.
+    // A frame has frequent pings behind it.
     channel.push_departure(sent(1, 0, 0, 0));
-    assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [19, 2, 2]);
+    assert_eq!([8, 9, 10].map(|second| pings(&mut channel, second)), [9, 1, 1]);
 }
 
 #[test]

@@ -211,6 +211,96 @@ fn forged_datagrams_end_no_session() {
     }
 }
 
+/// Returns a STUN request (RFC 8445, section 7.2.5) that makes the sender of `answer` use the address from which it comes, as the viewer
+/// of `offer` could send it.
+fn nomination(offer: &str, answer: &str) -> Vec<u8> {
+    let value = |text: &str, name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)).expect("an attribute").to_owned()
+    };
+    let user = format!("{}:{}", value(answer, "a=ice-ufrag:"), value(offer, "a=ice-ufrag:"));
+    let mut request = [&[0, 1, 0, 0, 0x21, 0x12, 0xa4, 0x42][..], &[7; 12]].concat();
+    let mut push = |kind: u16, value: &[u8], finish: &dyn Fn(&[u8]) -> Vec<u8>| {
+        let value = if value.is_empty() { vec![0; finish(&[]).len()] } else { value.to_vec() };
+        request.extend(kind.to_be_bytes());
+        request.extend((value.len() as u16).to_be_bytes());
+        let at = request.len();
+        request.extend(&value);
+        request.resize(request.len().next_multiple_of(4), 0);
+        // The length covers the attribute, and its value what is in front of it.
+        let length = (request.len() - 20) as u16;
+        request[2..4].copy_from_slice(&length.to_be_bytes());
+        let finished = finish(&request[..at - 4]);
+        request[at..at + finished.len()].copy_from_slice(&finished);
+    };
+    let none: &dyn Fn(&[u8]) -> Vec<u8> = &|_| Vec::new();
+    push(0x0006, user.as_bytes(), none);
+    push(0x0024, &[0x6e, 0, 1, 0xff], none);
+    push(0x802a, &[9; 8], none);
+    push(0x0025, &[], none);
+    let key = openssl::pkey::PKey::hmac(value(answer, "a=ice-pwd:").as_bytes()).unwrap();
+    push(0x0008, &[], &|bytes| {
+        let sha1 = openssl::hash::MessageDigest::sha1();
+        openssl::sign::Signer::new(sha1, &key).unwrap().sign_oneshot_to_vec(bytes).unwrap()
+    });
+    push(0x8028, &[], &|bytes| {
+        let shifted = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0xedb8_8320 } else { crc >> 1 };
+        let crc =
+            bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| shifted(crc)));
+        (!crc ^ 0x5354_554e).to_be_bytes().to_vec()
+    });
+    request
+}
+
+#[test]
+fn who_has_seen_both_descriptions_cannot_lead_the_stream_away() {
+    let [viewer, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    for is_connected in [false, true] {
+        let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+        let [of_viewer, of_sender] = [0, 1].map(|end| sockets[end].local_addr().unwrap());
+        let (mut accepted, mut request) = (None, Vec::new());
+        let mut viewer = WebrtcPeer::offer(None, &viewer, of_viewer, |offer| {
+            let (peer, answer) = WebrtcPeer::accept(&offer, None, (Coding::H264, None), &sender, of_sender)?;
+            (accepted, request) = (Some(peer), nomination(&offer, &answer));
+            Ok(answer)
+        })
+        .unwrap();
+        let mut sender = accepted.unwrap();
+        let mut connected = [!is_connected; 2];
+        let until = Instant::now() + Duration::from_secs(20);
+        while connected != [true; 2] {
+            assert!(Instant::now() < until);
+            for (end, peer) in [&mut viewer, &mut sender].into_iter().enumerate() {
+                peer.step(&sockets[end], |event| connected[end] |= matches!(event, PeerEvent::Connected));
+            }
+        }
+        let observer = std::net::UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        observer.set_nonblocking(true).unwrap();
+        let (mut got, mut diverted) = (0, Vec::new());
+        for seq in 1..=20 {
+            observer.send_to(&request, of_sender).unwrap();
+            sender.write(seq, (None, 0), true, [1; 100].as_slice().into(), Instant::now());
+            for _ in 0..5 {
+                sender.step(&sockets[1], |_| ());
+                let mut bytes = [0; 2000];
+                while let Ok(len) = observer.recv(&mut bytes) {
+                    diverted.push(bytes[..len].to_vec());
+                }
+                if is_connected {
+                    viewer.step(&sockets[0], |event| {
+                        got += usize::from(matches!(event, PeerEvent::Packet { .. }))
+                    });
+                }
+            }
+        }
+        if is_connected {
+            assert_eq!((got, diverted), (20, vec![]));
+        } else {
+            // The request is one that a session answers while it connects.
+            assert!(diverted.iter().any(|answer| answer.starts_with(&[1, 1])), "{diverted:?}");
+        }
+    }
+}
+
 /// Lets both ends work at the time `now` until nothing arrives any more. The viewer does not get the packet
 /// with the number `lost`. Returns the numbers and times of the packets that it gets.
 fn exchange(ends: &mut [(WebrtcPeer, MediaSocket); 2], now: Instant, lost: u64) -> BTreeMap<u64, u64> {

@@ -141,6 +141,10 @@ fn frames_that_are_missing_at_the_end_are_counted_if_the_sender_has_named_them()
         let cut = &packets[..=first_of_frame(kept.next_multiple_of(2))];
         assert_eq!([None, Some(9)].map(|sent| lost_frames(cut, sent)), [1, 1]);
     }
+    // Somebody on the network may have seen to it that packets have no number.
+    let unnumbered: Vec<_> =
+        packets.iter().map(|packet| RtpArrival { number: None, ..packet.clone() }).collect();
+    assert_eq!([None, Some(9)].map(|sent| lost_frames(&unnumbered, sent)), [0, 1]);
 }
 
 #[test]
