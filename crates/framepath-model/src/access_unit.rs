@@ -7,6 +7,8 @@
 //! bytes are not trusted: at an access unit whose bytes cannot be parsed, neither decoding nor a
 //! sequence begins.
 
+use std::fmt;
+
 /// Codec of a stream, as far as the reading of its packets distinguishes codecs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
@@ -37,6 +39,27 @@ pub enum Coding {
     Inter,
     /// Codec whose packets are not parsed: nothing confirms that decoding can start at one.
     Other,
+}
+
+impl fmt::Display for Coding {
+    /// Writes the codec's name in small letters, as the formats and the command line have it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Coding::H264 => "h264",
+            Coding::Hevc => "hevc",
+            Coding::Vp8 => "vp8",
+            Coding::Vp9 => "vp9",
+            Coding::Av1 => "av1",
+            Coding::Intra => "intra",
+            Coding::Mjpeg => "mjpeg",
+            Coding::Mpeg2 => "mpeg2",
+            Coding::Mpeg4 => "mpeg4",
+            Coding::H263 => "h263",
+            Coding::Flv1 => "flv1",
+            Coding::Inter => "inter",
+            Coding::Other => "other",
+        })
+    }
 }
 
 /// Properties of one access unit.

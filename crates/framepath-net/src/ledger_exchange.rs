@@ -13,7 +13,7 @@ use crate::sent_frame::SentFrame;
 
 /// Maximum number of own frames whose rows wait for the network thread; the oldest are forgotten.
 const MOST_OUTGOING: usize = 1024;
-/// Maximum number of frames of the other end that are kept; the oldest are forgotten.
+/// Maximum number of frames of all other ends that are kept; the oldest are forgotten.
 const MOST_FRAMES: usize = 1 << 16;
 /// Maximum number of rows of all these frames, about 200 MB. Frames of honest ends have one row for each hop.
 const MOST_ROWS: usize = 1 << 20;
@@ -53,6 +53,8 @@ struct ExchangeState {
     /// Path of this end; `None` until the run begins, and without a ledger.
     path: Option<RemotePath>,
     outgoing: VecDeque<FrameRows>,
+    /// Maximum number of frames that are kept of each other end, on average.
+    most_frames: usize,
     /// Ledgers of the other ends that have sent rows, by the number of the viewer; a sender's has the number 0.
     remotes: BTreeMap<u64, RemoteLedger>,
     /// Viewer and number of the frames in `remotes`, oldest first.
@@ -70,8 +72,10 @@ impl LedgerExchange {
     /// forgotten, so that a report does not grow with the number of ended sessions.
     pub const MOST_REMOTES: usize = 64;
 
-    /// Sets the path of this end, and begins the exchange. Paths of more than 64 hops are not exchanged.
-    pub fn begin(&self, path: RemotePath) {
+    /// Sets the path of this end, and begins the exchange. Paths of more than 64 hops are not exchanged. Of the other ends, the rows
+    /// of at most `frames` frames for each end are kept, and of 65,536 frames of all ends.
+    pub fn begin(&self, path: RemotePath, frames: usize) {
+        lock(&self.0).most_frames = frames;
         if path.hops.len() <= MOST_HOPS && path.threads.len() <= MOST_HOPS {
             lock(&self.0).path = Some(path);
         }
@@ -129,7 +133,8 @@ impl LedgerExchange {
             Some(before) => state.rows -= before.rows.len(),
             None => state.order.push_back((viewer, id)),
         }
-        while state.order.len() > MOST_FRAMES || state.rows > MOST_ROWS {
+        let most_frames = state.most_frames.saturating_mul(state.remotes.len()).min(MOST_FRAMES);
+        while state.order.len() > most_frames || state.rows > MOST_ROWS {
             let Some((viewer, oldest)) = state.order.pop_front() else { break };
             let Entry::Occupied(mut remote) = state.remotes.entry(viewer) else { continue };
             let forgotten = remote.get_mut().frames.remove(&oldest);
@@ -168,9 +173,36 @@ impl ExchangeState {
 mod tests {
     use super::*;
 
+    /// Exchange that keeps as many frames of each other end as possible.
+    fn exchange() -> LedgerExchange {
+        let exchange = LedgerExchange::default();
+        exchange.begin(RemotePath::default(), MOST_FRAMES);
+        exchange
+    }
+
+    #[test]
+    fn as_many_frames_of_each_end_are_kept_as_are_of_use() {
+        let exchange = LedgerExchange::default();
+        let frame = RemoteFrame { rows: vec![Row::default(); 3], error_ns: 0, departure: None };
+        let keep = |viewer, id| exchange.keep(viewer, &RemotePath::default(), id, frame.clone());
+        let kept = || {
+            let remotes = exchange.remotes(|_| true).into_values();
+            remotes.map(|remote| remote.frames.into_keys().min()).collect::<Vec<_>>()
+        };
+        // Without a ledger here, nobody will look at them.
+        keep(1, 0);
+        assert_eq!(kept(), []);
+        exchange.begin(RemotePath::default(), 10);
+        (0..50).for_each(|id| keep(1, id));
+        assert_eq!(kept(), [Some(40)]);
+        (0..50).for_each(|id| [1, 2].into_iter().for_each(|viewer| keep(viewer, 50 + id)));
+        assert_eq!(kept(), [Some(90), Some(90)]);
+        assert_eq!(lock(&exchange.0).rows, 2 * 10 * 3);
+    }
+
     #[test]
     fn frames_with_many_rows_are_forgotten_earlier() {
-        let exchange = LedgerExchange::default();
+        let exchange = exchange();
         let keep = |id: u64, rows: usize| {
             let rows = vec![Row::default(); rows];
             exchange.keep(1, &RemotePath::default(), id, RemoteFrame { rows, error_ns: 0, departure: None });
@@ -198,7 +230,7 @@ mod tests {
     #[test]
     fn of_ended_sessions_the_last_ones_are_kept() {
         const MOST: usize = LedgerExchange::MOST_REMOTES;
-        let exchange = LedgerExchange::default();
+        let exchange = exchange();
         let frame = RemoteFrame { rows: vec![Row::default(); 2], error_ns: 0, departure: None };
         for viewer in 2..=2000 {
             // Viewer 1 watches all the time, and the others one after another.

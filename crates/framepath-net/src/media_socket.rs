@@ -22,6 +22,7 @@ const LARGEST: usize = 2048;
 
 /// Datagram that was received.
 pub(crate) struct Datagram<'a> {
+    /// Address from which it came: that of IPv4 also where the socket has the IPv6 address that stands for it.
     pub(crate) source: SocketAddr,
     pub(crate) bytes: &'a [u8],
     /// CLOCK_MONOTONIC time of the arrival in the kernel, nanoseconds.
@@ -49,6 +50,7 @@ impl ReceiveBuffer {
 /// UDP socket that never blocks.
 pub(crate) struct MediaSocket {
     socket: UdpSocket,
+    is_ipv6: bool,
     /// Size into which the kernel cuts a longer send, bytes; 0: not at all.
     segment: Cell<usize>,
     /// False once the kernel has refused to cut a send.
@@ -73,7 +75,7 @@ impl MediaSocket {
         });
         let socket = bound.map_err(WebrtcError::io(format!("bind UDP {address}")))?;
         let (segment, takes_runs, sends) = (Cell::new(0), Cell::new(true), Cell::new(0));
-        Ok(MediaSocket { socket, segment, takes_runs, sends })
+        Ok(MediaSocket { socket, is_ipv6: address.is_ipv6(), segment, takes_runs, sends })
     }
 
     /// Returns the address that the socket is bound to.
@@ -114,6 +116,11 @@ impl MediaSocket {
     fn send(&self, to: SocketAddr, datagrams: &[Vec<u8>]) -> io::Result<()> {
         let slices: Vec<IoSlice<'_>> = datagrams.iter().map(|datagram| IoSlice::new(datagram)).collect();
         self.sends.set(self.sends.get() + 1);
+        let to = match to {
+            // A socket for all addresses of both kinds, `[::]`.
+            SocketAddr::V4(v4) if self.is_ipv6 => SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())),
+            to => to,
+        };
         let sent =
             sendmsg_addr(&self.socket, &to, &slices, &mut SendAncillaryBuffer::default(), SendFlags::empty());
         Ok(sent.map(|_| ())?)
@@ -167,10 +174,9 @@ impl MediaSocket {
         }
         *next += 1;
         let datagram = batch.get(*next - 1);
-        Ok(datagram.map(|ReceivedDatagram { source, bytes, arrived_ns }| Datagram {
-            source,
-            bytes,
-            arrived_ns,
+        Ok(datagram.map(|ReceivedDatagram { mut source, bytes, arrived_ns }| {
+            source.set_ip(source.ip().to_canonical());
+            Datagram { source, bytes, arrived_ns }
         }))
     }
 }

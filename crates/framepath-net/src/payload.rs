@@ -138,5 +138,5 @@ pub(crate) fn has_parameter_sets(coding: Coding, frame: &[u8]) -> bool {
 
 /// Makes the error for a codec that WebRTC cannot carry.
 fn unsupported(coding: Coding) -> WebrtcError {
-    WebrtcError::Codec(format!("{coding:?}").to_lowercase())
+    WebrtcError::Codec(coding.to_string())
 }

@@ -149,7 +149,7 @@ impl WebrtcPeer {
             mids.find(is_video).ok_or_else(|| description("the offer has no video to receive (recvonly)"))?;
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
-            .ok_or_else(|| description(format!("the viewer cannot receive {coding:?}")))?;
+            .ok_or_else(|| description(format!("the viewer cannot receive {coding}")))?;
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         peer.is_sender = true;
         peer.keep_no_resends();

@@ -139,7 +139,9 @@ fn serve(stream: TcpStream, commands: &Commands) {
     let (Ok(local), Ok(remote)) = (stream.local_addr(), stream.peer_addr()) else { return };
     let Ok((stream, http)) = split(stream) else { return };
     let service = service_fn(|request| async move {
-        let answered = answer(request, local.ip(), remote.ip(), commands).await;
+        // An IPv4 address also where the listener has all addresses of both kinds, `[::]`.
+        let [local, remote] = [local, remote].map(|address| address.ip().to_canonical());
+        let answered = answer(request, local, remote, commands).await;
         Ok::<_, Infallible>(answered.unwrap_or_else(RequestRefused::into_response))
     });
     let connection = http1::Builder::new().keep_alive(false).serve_connection(stream, service);

@@ -2,7 +2,7 @@
 //! Pairing codes with a real sender: who has the code gets a session, and nobody else. All on the loopback interface.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
@@ -158,6 +158,19 @@ fn an_answer_that_was_changed_on_the_way_is_refused() {
             assert!(matches!(opened, Err(WebrtcError::ForeignAnswer)), "{opened:?}");
         }
     }
+}
+
+#[test]
+fn a_sender_on_all_addresses_has_viewers_of_both_kinds() {
+    let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+    let token = Some("secret".to_owned());
+    let sender =
+        WhepSender::new(SenderOptions { listen, token, coding: Coding::H264, bit_rates: None }).unwrap();
+    let port = sender.address().port();
+    let viewers =
+        ["127.0.0.1", "[::1]"].map(|host| open(&format!("http://{host}:{port}/whep"), Some("secret")));
+    assert!(viewers.iter().all(Result::is_ok));
+    until_watching(&sender, 2);
 }
 
 #[test]

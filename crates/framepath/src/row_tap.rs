@@ -26,8 +26,9 @@ pub(crate) trait RemoteEnd: Send + Sync {
     /// Returns the index of the hop at which the way ends that the other end gets the rows of.
     fn last_hop(&self, hops: &[HopInfo]) -> u16;
 
-    /// Begins the run. `way` has the hops up to [`last_hop`](RemoteEnd::last_hop), and `threads` the names of the threads.
-    fn begin(&self, way: &[&HopInfo], threads: &[String]);
+    /// Begins the run. `way` has the hops up to [`last_hop`](RemoteEnd::last_hop), and `threads` the names of the threads. The rows of
+    /// the other end are of use for the last `frames` frames.
+    fn begin(&self, way: &[&HopInfo], threads: &[String], frames: usize);
 
     /// Takes the collector of the run's rows, which has the frames of the last seconds.
     fn watch(&self, tap: &Arc<RowTap>);
@@ -37,6 +38,16 @@ pub(crate) trait RemoteEnd: Send + Sync {
 
     /// Adds the ledger of the other end, as far as it is known, to the frames of `report`.
     fn add_to(&self, report: &mut Report);
+}
+
+/// Ledger of a run, as far as its [`RowTap`] has to know it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TapSettings {
+    pub(crate) level: Level,
+    /// Maximum number of rows of a thread, and so of frames of which this end has rows.
+    pub(crate) rows: usize,
+    /// True if the run has a [`LiveLedger`](crate::LiveLedger).
+    pub(crate) is_watched: bool,
 }
 
 /// Collector of the rows of each frame. The recorders of all threads write to it.
@@ -77,7 +88,13 @@ impl TappedFrames {
 
 impl RowTap {
     /// Makes the collector for a path of these hops and threads, and begins the exchange with the other end.
-    fn new(end: Option<Arc<dyn RemoteEnd>>, level: Level, hops: &[HopInfo], threads: &[String]) -> RowTap {
+    fn new(
+        end: Option<Arc<dyn RemoteEnd>>,
+        settings: TapSettings,
+        hops: &[HopInfo],
+        threads: &[String],
+    ) -> RowTap {
+        let TapSettings { level, rows, .. } = settings;
         let tree = HopTree::new(hops.iter().map(|hop| hop.before));
         let last_leaf = || tree.leaves().last().copied().unwrap_or_default();
         let last = end.as_ref().map_or_else(last_leaf, |end| end.last_hop(hops));
@@ -87,24 +104,24 @@ impl RowTap {
         let on_way = hops.iter().zip(&on_way).filter(|(_, on_way)| **on_way);
         let way: Vec<&HopInfo> = on_way.map(|(hop, _)| hop).collect();
         if let Some(end) = &end {
-            end.begin(&way, threads);
+            end.begin(&way, threads, rows.max(MOST_LIVE));
         }
         let (hops, threads) = (hops.to_vec(), threads.to_vec());
         RowTap { end, level, begun_ns: now_ns(), hops, threads, last, places, frames: Mutex::default() }
     }
 
     /// Begins the run of a path of these hops and threads: makes its collector. Returns `None` at level `off`, and if the path has no
-    /// other end with a ledger and the run `is_watched` by nobody.
+    /// other end with a ledger and nobody watches the run.
     pub(crate) fn begin(
         end: Option<&Arc<dyn RemoteEnd>>,
-        (level, is_watched): (Level, bool),
+        settings: TapSettings,
         hops: &[HopInfo],
         threads: &[String],
     ) -> Option<Arc<RowTap>> {
-        if level == Level::Off || end.is_none() && !is_watched {
+        if settings.level == Level::Off || end.is_none() && !settings.is_watched {
             return None;
         }
-        let tap = Arc::new(RowTap::new(end.cloned(), level, hops, threads));
+        let tap = Arc::new(RowTap::new(end.cloned(), settings, hops, threads));
         end.iter().for_each(|end| end.watch(&tap));
         Some(tap)
     }
@@ -184,12 +201,19 @@ mod tests {
         frames: Mutex<Vec<Vec<Row>>>,
     }
 
+    const ROWS: usize = 3000;
+
+    fn settings(level: Level) -> TapSettings {
+        TapSettings { level, rows: ROWS, is_watched: false }
+    }
+
     impl RemoteEnd for Kept {
         fn last_hop(&self, _: &[HopInfo]) -> u16 {
             4
         }
 
-        fn begin(&self, way: &[&HopInfo], _: &[String]) {
+        fn begin(&self, way: &[&HopInfo], _: &[String], frames: usize) {
+            assert_eq!(frames, MOST_LIVE.max(ROWS));
             *self.way.lock().unwrap() = way.iter().map(|hop| hop.text.clone()).collect();
         }
 
@@ -210,7 +234,7 @@ mod tests {
         let hops = "a tee queue null send".split(' ').zip(before);
         let hops: Vec<_> = hops.map(|(text, before)| HopInfo { before, ..HopInfo::new(text) }).collect();
         let kept = Arc::new(Kept::default());
-        let tap = RowTap::new(Some(kept.clone()), Level::Full, &hops, &[]);
+        let tap = RowTap::new(Some(kept.clone()), settings(Level::Full), &hops, &[]);
         assert_eq!(*kept.way.lock().unwrap(), ["a", "tee", "send"]);
         let row = |seq, hop, flags| Row { seq, hop, flags, ..Row::default() };
         for row in [
@@ -234,7 +258,7 @@ mod tests {
     fn frames_without_an_end_are_forgotten() {
         let kept = Arc::new(Kept::default());
         let hops = vec![HopInfo::new("a"); 5];
-        let tap = RowTap::new(Some(kept), Level::Full, &hops, &[]);
+        let tap = RowTap::new(Some(kept), settings(Level::Full), &hops, &[]);
         (0..3000).for_each(|seq| tap.record(&Row { seq, ..Row::default() }));
         assert_eq!(tap.frames.lock().unwrap().inside.len(), MOST_FRAMES);
     }
@@ -249,7 +273,7 @@ mod tests {
         for (kept, later_ns, expected) in [(Some(Arc::<Kept>::default()), 100, 0), (None, 100, 1)] {
             let kept = kept.map(|kept| kept as Arc<dyn RemoteEnd>);
             let has_end = kept.is_some();
-            let tap = RowTap::new(kept, Level::Times, &hops, &["t".to_owned()]);
+            let tap = RowTap::new(kept, settings(Level::Times), &hops, &["t".to_owned()]);
             let tap = RowTap { begun_ns: begin_ns, ..tap };
             let row = end(begin_ns + later_ns);
             // The rows of an other end are not there yet.
@@ -259,7 +283,7 @@ mod tests {
             assert_eq!((report.frames, report.digest().frames), (expected, expected));
             assert_eq!(report.notes.len(), usize::from(has_end));
         }
-        let tap = RowTap::new(None, Level::Times, &hops, &[]);
+        let tap = RowTap::new(None, settings(Level::Times), &hops, &[]);
         for number in 0..3 * MOST_LIVE as u64 {
             let row = end(begin_ns + number);
             tap.record(&Row { flags: flag::LAST, ..row(1) });

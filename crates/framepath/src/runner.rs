@@ -25,7 +25,7 @@ use crate::recorder::{Recorder, RowSink};
 use crate::report::{HopInfo, NetworkReport, PlayReport, Report, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
-use crate::row_tap::RowTap;
+use crate::row_tap::{RowTap, TapSettings};
 use crate::source::Source;
 use ended::{Ended, sink_of, sinks_of};
 
@@ -78,8 +78,9 @@ impl Pipeline {
         let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
         let request_threads: Vec<_> =
             segments.iter().map(|segment| request_thread(segment, options)).collect();
-        let watched = (options.level, options.live.is_some());
-        let tap = RowTap::begin(outcomes.remote.get(), watched, &hops, &threads);
+        let (level, rows, is_watched) = (options.level, options.rows, options.live.is_some());
+        let settings = TapSettings { level, rows, is_watched };
+        let tap = RowTap::begin(outcomes.remote.get(), settings, &hops, &threads);
         if let (Some(live), Some(tap)) = (&options.live, &tap) {
             live.begin(tap);
         }

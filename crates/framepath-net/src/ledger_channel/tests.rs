@@ -37,8 +37,8 @@ fn pass(ends: &mut [LedgerChannel; 2], now_ns: u64) {
 
 fn ends() -> ([Arc<LedgerExchange>; 2], [LedgerChannel; 2]) {
     let exchanges = [(); 2].map(|()| Arc::new(LedgerExchange::default()));
-    exchanges[0].begin(path(&["file", "packetise", "pace"]));
-    exchanges[1].begin(path(&["recv"]));
+    exchanges[0].begin(path(&["file", "packetise", "pace"]), 100);
+    exchanges[1].begin(path(&["recv"]), 100);
     let mut channels = exchanges.clone().map(LedgerChannel::new);
     for (channel, stream) in channels.iter_mut().zip([LedgerStream::ALL; 2]) {
         stream.into_iter().for_each(|stream| channel.opened(stream));
@@ -152,6 +152,7 @@ fn rows_that_come_before_the_first_ping_wait_for_it() {
 #[test]
 fn the_rows_of_each_viewer_are_kept() {
     let exchange = Arc::new(LedgerExchange::default());
+    exchange.begin(path(&["file"]), 100);
     let mut viewers = [(); 2].map(|()| LedgerChannel::new(exchange.clone()));
     let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
     for (id, viewer) in viewers.iter_mut().enumerate() {

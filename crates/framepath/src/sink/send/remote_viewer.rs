@@ -44,13 +44,13 @@ impl RemoteEnd for RemoteViewer {
         hops.iter().position(is_send).unwrap_or_default() as u16
     }
 
-    fn begin(&self, way: &[&HopInfo], threads: &[String]) {
+    fn begin(&self, way: &[&HopInfo], threads: &[String], frames: usize) {
         let mut path = remote_path(way, threads);
         if let Some(last) = path.hops.last_mut() {
             last.name = "packetise".to_owned();
         }
         path.hops.push(RemoteHop { name: "pace".to_owned(), link: true });
-        self.exchange.begin(path);
+        self.exchange.begin(path, frames);
     }
 
     fn watch(&self, tap: &Arc<RowTap>) {

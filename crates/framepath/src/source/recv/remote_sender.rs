@@ -13,9 +13,6 @@ use crate::report::{HopInfo, Report};
 use crate::row_tap::{RemoteEnd, RowTap};
 use crate::sink::send::remote_viewer::{remote_path, remote_rows, remote_table};
 
-/// Maximum number of frames whose arrival is known; the oldest are forgotten.
-const MOST_ARRIVALS: usize = 1 << 16;
-
 /// Sender, as the run of the receiver sees it.
 pub(super) struct RemoteSender(Mutex<Connections>);
 
@@ -25,6 +22,8 @@ struct Connections {
     exchange: Arc<LedgerExchange>,
     /// Path of this end; `None` before the run.
     path: Option<RemotePath>,
+    /// Maximum number of frames whose arrival is kept; the oldest are forgotten. 0 before the run, and without a ledger.
+    most: usize,
     /// Frames that have arrived, by their numbers in this run.
     arrivals: HashMap<u64, ArrivedFrame>,
     /// Numbers of these frames, oldest first.
@@ -46,6 +45,7 @@ impl RemoteSender {
         RemoteSender(Mutex::new(Connections {
             exchange,
             path: None,
+            most: 0,
             arrivals: HashMap::new(),
             order: VecDeque::new(),
             earlier: RemoteTable::default(),
@@ -61,7 +61,7 @@ impl RemoteSender {
         let connections = &mut *self.connections();
         connections.arrivals.insert(seq, ArrivedFrame { id, arrival });
         connections.order.push_back(seq);
-        if connections.order.len() > MOST_ARRIVALS {
+        if connections.order.len() > connections.most {
             if let Some(oldest) = connections.order.pop_front() {
                 connections.arrivals.remove(&oldest);
                 connections.earlier.frames.remove(&oldest);
@@ -75,7 +75,7 @@ impl RemoteSender {
         connections.earlier = connections.table(|_| true);
         connections.arrivals.values_mut().for_each(|frame| frame.id = None);
         if let Some(path) = &connections.path {
-            exchange.begin(path.clone());
+            exchange.begin(path.clone(), connections.most);
         }
         connections.exchange = exchange;
     }
@@ -114,13 +114,13 @@ impl RemoteEnd for RemoteSender {
         tree.leaves().last().copied().unwrap_or_default()
     }
 
-    fn begin(&self, way: &[&HopInfo], threads: &[String]) {
+    fn begin(&self, way: &[&HopInfo], threads: &[String], frames: usize) {
         let mut path = remote_path(way, threads);
         let arrival = ARRIVAL.map(|name| RemoteHop { name: name.to_owned(), link: name == ARRIVAL[1] });
         path.hops.splice(0..0, arrival);
         let mut connections = self.connections();
-        connections.exchange.begin(path.clone());
-        connections.path = Some(path);
+        connections.exchange.begin(path.clone(), frames);
+        (connections.path, connections.most) = (Some(path), frames);
     }
 
     fn watch(&self, _: &Arc<RowTap>) {}

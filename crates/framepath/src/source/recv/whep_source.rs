@@ -267,7 +267,7 @@ impl WhepSource {
         match opened {
             Ok(receiver) if receiver.coding() != self.coding => {
                 let (old, new) = (self.coding, receiver.coding());
-                return Err(StageError::Option(format!("the stream changed from {old:?} to {new:?}")));
+                return Err(StageError::Option(format!("the stream changed from {old} to {new}")));
             }
             Ok(receiver) => {
                 (self.first_time, self.first_seq) = (None, self.next_seq);
