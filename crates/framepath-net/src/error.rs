@@ -56,6 +56,17 @@ pub enum WebrtcError {
         /// The timeout.
         seconds: f64,
     },
+    /// Datagrams arrived, and the encrypted session was not established for the whole timeout.
+    #[error(
+        "no encrypted session with {peer} within {seconds} s; datagrams are lost on the way, or another program on the network disturbs the \
+         handshake"
+    )]
+    NotConnected {
+        /// Address of the HTTP server.
+        peer: SocketAddr,
+        /// The timeout.
+        seconds: f64,
+    },
     /// The codec cannot be sent over WebRTC.
     #[error("codec {0} is not supported over WebRTC; supported: {SUPPORTED}")]
     Codec(String),

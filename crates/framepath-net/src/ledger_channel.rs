@@ -12,7 +12,7 @@ use framepath_model::ledger::Row;
 
 use crate::clock::{ClockEstimator, PingStamps};
 use crate::ledger_exchange::{LedgerExchange, RemoteFrame};
-use crate::ledger_message::{FrameRows, LedgerMessage, RemotePath, SessionEnd, VERSION};
+use crate::ledger_message::{FrameRows, LedgerMessage, RemotePath, SessionEnd, VERSION, ViewerFrames};
 use crate::sent_frame::SentFrame;
 
 /// Attribute in the session description of an end that exchanges its ledger. It stands for two data channels whose numbers both ends
@@ -91,15 +91,13 @@ pub(crate) struct LedgerChannel {
     departures: BTreeMap<u64, SentFrame>,
     /// Last frames that have left, for the rows that come back.
     left: BTreeMap<u64, SentFrame>,
-    /// Number of the newest frame that the viewer is to get.
-    newest: Option<u64>,
-    /// Way in which the session ends, and true once it is sent behind the rows.
-    end: Option<SessionEnd>,
+    /// Way in which the session ends, with the viewer's frames, and true once it is sent behind the rows.
+    end: Option<(SessionEnd, ViewerFrames)>,
     has_sent_end: bool,
     /// Time at which it is sent beside them, CLOCK_MONOTONIC nanoseconds.
     next_end_ns: u64,
-    /// Way in which the sender ends the session, and the number of the newest frame that the viewer was to get.
-    remote_end: Option<(SessionEnd, Option<u64>)>,
+    /// Way in which the sender ends the session, and the frames that the viewer was to get.
+    remote_end: Option<(SessionEnd, ViewerFrames)>,
     /// Path of the other end.
     path: Option<RemotePath>,
     /// Number of pings that were answered.
@@ -127,7 +125,6 @@ impl LedgerChannel {
             rows: BTreeMap::new(),
             departures: BTreeMap::new(),
             left: BTreeMap::new(),
-            newest: None,
             end: None,
             has_sent_end: false,
             next_end_ns: 0,
@@ -164,11 +161,6 @@ impl LedgerChannel {
                 limit(&mut self.rows);
             }
         }
-    }
-
-    /// Records that the viewer is to get a frame: one that does not arrive is lost.
-    pub(crate) fn push_queued(&mut self, number: u64) {
-        self.newest = self.newest.max(Some(number));
     }
 
     /// Records that all packets of a frame have left.
@@ -211,7 +203,7 @@ impl LedgerChannel {
                 self.exchange.count_jumps(self.viewer, new);
                 self.convert(SURE_PINGS);
             }
-            Some(LedgerMessage::End { end, newest }) => self.remote_end = Some((end, newest)),
+            Some(LedgerMessage::End { end, frames }) => self.remote_end = Some((end, frames)),
             None => log::debug!("ledger: a message of {} bytes is not valid", bytes.len()),
         }
     }
@@ -227,9 +219,9 @@ impl LedgerChannel {
             if let Some((sent_ns, received_ns)) = self.answers.pop() {
                 return clock(LedgerMessage::Pong { sent_ns, received_ns, replied_ns: now_ns });
             }
-            if let Some(end) = self.end.filter(|_| now_ns >= self.next_end_ns) {
+            if let Some((end, frames)) = self.end.filter(|_| now_ns >= self.next_end_ns) {
                 self.next_end_ns = now_ns + END_INTERVAL_NS;
-                return clock(LedgerMessage::End { end, newest: self.newest });
+                return clock(LedgerMessage::End { end, frames });
             }
             if now_ns >= self.next_ping_ns {
                 let interval = match now_ns - self.last_frame_ns {
@@ -264,15 +256,15 @@ impl LedgerChannel {
             // Without a ledger here.
             None => {}
         }
-        let end = self.end.filter(|_| !self.has_sent_end)?;
+        let (end, frames) = self.end.filter(|_| !self.has_sent_end)?;
         self.has_sent_end = true;
-        rows(LedgerMessage::End { end, newest: self.newest })
+        rows(LedgerMessage::End { end, frames })
     }
 
-    /// Ends the session in this way. The other end gets the message behind all rows, and beside them as long as the session is open.
-    /// Does nothing after the first call.
-    pub(crate) fn end(&mut self, end: SessionEnd) {
-        self.end.get_or_insert(end);
+    /// Ends the session in this way, after these frames. The other end gets the message behind all rows, and beside them as long as the
+    /// session is open. Does nothing after the first call.
+    pub(crate) fn end(&mut self, end: SessionEnd, frames: ViewerFrames) {
+        self.end.get_or_insert((end, frames));
     }
 
     /// Returns true once the message about the end was given out behind all rows.
@@ -280,9 +272,8 @@ impl LedgerChannel {
         self.has_sent_end
     }
 
-    /// Returns the way in which the sender ends the session, as far as it has said so, and the number of the newest frame that this
-    /// viewer was to get.
-    pub(crate) fn remote_end(&self) -> Option<(SessionEnd, Option<u64>)> {
+    /// Returns the way in which the sender ends the session, as far as it has said so, and the frames that this viewer was to get.
+    pub(crate) fn remote_end(&self) -> Option<(SessionEnd, ViewerFrames)> {
         self.remote_end
     }
 

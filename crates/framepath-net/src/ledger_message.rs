@@ -61,6 +61,15 @@ pub(crate) enum SessionEnd {
     ByUser,
 }
 
+/// Numbers of the frames that a viewer was to get, from its first keyframe on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ViewerFrames {
+    /// All of them.
+    pub(crate) all: u64,
+    /// Number of those that were dropped, because the viewer's network was slower than the stream.
+    pub(crate) dropped: u64,
+}
+
 /// Message about the ledger.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LedgerMessage {
@@ -86,8 +95,8 @@ pub(crate) enum LedgerMessage {
     End {
         /// Way in which the session ends.
         end: SessionEnd,
-        /// Number of the newest frame that the viewer was to get, at the sender.
-        newest: Option<u64>,
+        /// Frames that the viewer was to get.
+        frames: ViewerFrames,
     },
 }
 
@@ -197,7 +206,7 @@ mod tests {
             LedgerMessage::Frame(FrameRows { id: u64::MAX, rows: vec![row; 4] }),
             LedgerMessage::Ping { sent_ns: 1 },
             LedgerMessage::Pong { sent_ns: 1, received_ns: u64::MAX, replied_ns: 3 },
-            LedgerMessage::End { end: SessionEnd::ByUser, newest: Some(8) },
+            LedgerMessage::End { end: SessionEnd::ByUser, frames: ViewerFrames { all: 8, dropped: 1 } },
         ] {
             assert_eq!(LedgerMessage::from_bytes(&message.to_bytes().unwrap()), Some(message));
         }

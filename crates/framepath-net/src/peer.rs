@@ -180,7 +180,10 @@ impl WebrtcPeer {
         add_ledger_attribute(&mut offer);
         let answer = exchange(offer)?;
         let has_ledger = exchanges_ledger(&answer);
-        let answer = SdpAnswer::from_sdp_string(&answer).map_err(description)?;
+        let answer = SdpAnswer::from_sdp_string(&answer).map_err(|error| {
+            log::debug!("answer: {error}");
+            description("the answer is not valid")
+        })?;
         rtc.sdp_api().accept_answer(pending, answer)?;
         if let Some(sender) = sender {
             pin(&mut rtc, sender);

@@ -65,10 +65,12 @@ pub struct ReassemblyCounts {
     /// Number of packets that did not arrive in time.
     pub lost_packets: u64,
     /// Number of frames that were not handed on, because a packet of them was lost or a frame that they depend on.
-    /// Several frames in a row that lost all their packets count as one.
+    /// Several frames in a row that lost all their packets count as one, up to the end of a stream whose sender says how many it had.
     pub lost_frames: u64,
     /// Number of those frames that lost no packet, and whose payloads are not valid.
     pub invalid_frames: u64,
+    /// Number of those frames that the sender has dropped, as it says at the stream's end.
+    pub unsent_frames: u64,
 }
 
 /// Frame of which the last packet has not arrived.
@@ -108,9 +110,10 @@ pub struct Reassembly {
     ready: VecDeque<ReassembledFrame>,
     /// True if the first packet of a frame has the frame's number.
     is_numbered: bool,
-    /// Numbers of the newest frame of which a packet has arrived, and of the newest one that the sender has sent, as far as known.
-    newest: Option<u64>,
-    newest_sent: Option<u64>,
+    /// Number of frames that this viewer was to get, and of those that the sender has dropped; `None` before the stream's end.
+    sent: Option<(u64, u64)>,
+    /// Number of frames that were ready, or were skipped because no viewer can decode them.
+    complete: u64,
     /// True if the last packet ended a frame, so that the next one begins a frame.
     at_boundary: bool,
     /// True until the next random access point: the frames before it cannot be decoded.
@@ -142,8 +145,8 @@ impl Reassembly {
             partial: None,
             ready: VecDeque::new(),
             is_numbered: false,
-            newest: None,
-            newest_sent: None,
+            sent: None,
+            complete: 0,
             at_boundary: false,
             needs_key: true,
             skips_leading: false,
@@ -161,7 +164,6 @@ impl Reassembly {
         let next = *self.next.get_or_insert(packet.seq);
         self.has_gap |= packet.seq > highest + 1;
         self.highest = Some(highest.max(packet.seq));
-        self.newest = self.newest.max(packet.number);
         if packet.seq >= next {
             self.waiting.entry(packet.seq).or_insert(packet);
         }
@@ -189,10 +191,10 @@ impl Reassembly {
         self.ready.pop_front()
     }
 
-    /// Sets the number of the newest frame that the sender was to send. The lost packets of a stream's last frames have no packet
-    /// behind them.
-    pub fn set_newest_sent(&mut self, number: Option<u64>) {
-        self.newest_sent = number;
+    /// Sets the number of frames that this viewer was to get, from its first keyframe on, and of those that the sender has dropped. No
+    /// packet shows the loss of a stream's first and last frames, or a frame that was dropped.
+    pub fn set_sent(&mut self, frames: u64, dropped: u64) {
+        self.sent = Some((frames, dropped));
     }
 
     /// Ends the stream: packets that are still missing count as lost, and so do a frame without an end and the frames behind it. Returns
@@ -200,14 +202,28 @@ impl Reassembly {
     pub fn finish(&mut self) -> Option<ReassembledFrame> {
         self.latency_ns = 0;
         let frame = self.poll(u64::MAX);
-        // Also where no packet has a number: the sender that says its newest one gives them.
-        let lacks_end = self.newest_sent > self.newest;
-        if frame.is_none() && (self.partial.take().is_some() || lacks_end) {
-            // At least.
-            self.counts.lost_packets += 1;
-            self.lose_frame();
+        if frame.is_none() {
+            if self.partial.take().is_some() {
+                // At least.
+                self.counts.lost_packets += 1;
+                self.lose_frame();
+            }
+            if let Some((frames, dropped)) = self.sent.take() {
+                self.count_missing(frames.saturating_sub(self.complete), dropped);
+            }
         }
         frame
+    }
+
+    /// Counts frames that are missing at the end of the stream, of which the sender has dropped some.
+    fn count_missing(&mut self, missing: u64, dropped: u64) {
+        let counts = &mut self.counts;
+        counts.unsent_frames = dropped.min(missing);
+        if missing > counts.lost_frames.saturating_add(counts.unsent_frames) {
+            // At least.
+            counts.lost_packets = counts.lost_packets.max(1);
+        }
+        counts.lost_frames = counts.lost_frames.max(missing);
     }
 
     /// Returns the CLOCK_MONOTONIC time, nanoseconds, at which [`poll`](Reassembly::poll) has to be called if no
@@ -314,7 +330,9 @@ impl Reassembly {
                 self.coding == Coding::Hevc || self.coding == Coding::H264 && !has_idr(&bytes);
         } else if self.skips_leading {
             if matches!(access, Some(RandomAccess::Picture { leading: Leading::Skipped, .. })) {
-                self.counts.lost_frames += u64::from(self.counts.lost_packets > 0);
+                let is_lost = self.counts.lost_packets > 0;
+                self.counts.lost_frames += u64::from(is_lost);
+                self.complete += u64::from(!is_lost);
                 return;
             }
             self.skips_leading =
@@ -322,6 +340,7 @@ impl Reassembly {
         }
         (self.needs_key, self.has_begun) = (false, true);
         let number = number.or_else(|| frame_number(self.coding, &bytes));
+        self.complete += 1;
         self.ready.push_back(ReassembledFrame { bytes, time, key, arrived_ns, last_arrived_ns, number });
     }
 

@@ -20,7 +20,7 @@ use crate::error::WebrtcError;
 use crate::jitter::{JitterBuffer, JitterDepth};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
-use crate::ledger_message::SessionEnd;
+use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::missing_requests::MissingRequests;
@@ -102,6 +102,7 @@ struct ReceiverShared {
     lost_packets: AtomicU64,
     lost_frames: AtomicU64,
     invalid_frames: AtomicU64,
+    unsent_frames: AtomicU64,
     /// Exchange of the ledgers with the sender.
     ledger: Arc<LedgerExchange>,
 }
@@ -161,6 +162,7 @@ impl WhepReceiver {
             lost_packets: AtomicU64::new(0),
             lost_frames: AtomicU64::new(0),
             invalid_frames: AtomicU64::new(0),
+            unsent_frames: AtomicU64::new(0),
             ledger: Arc::default(),
         });
         let (coding, server) = (peer.coding(), client.server);
@@ -181,6 +183,8 @@ impl WhepReceiver {
             client,
             resource,
             silence: options.silence,
+            is_connected: false,
+            has_heard: false,
             heard: Instant::now(),
             next_request: Instant::now(),
             needs_key: false,
@@ -235,6 +239,7 @@ impl WhepReceiver {
             lost_packets: self.shared.lost_packets.load(Ordering::Relaxed),
             lost_frames: self.shared.lost_frames.load(Ordering::Relaxed),
             invalid_frames: self.shared.invalid_frames.load(Ordering::Relaxed),
+            unsent_frames: self.shared.unsent_frames.load(Ordering::Relaxed),
         }
     }
 }
@@ -270,7 +275,12 @@ struct ReceiverSession {
     /// Path of the session at the server.
     resource: Option<String>,
     silence: Duration,
-    /// Time of the last datagram of the sender.
+    /// True once the session is established.
+    is_connected: bool,
+    /// True once a datagram of the session has arrived.
+    has_heard: bool,
+    /// Time of the last datagram of the sender; that of the offer before the session is established, because anyone who has seen the
+    /// descriptions can send datagrams until then.
     heard: Instant,
     next_request: Instant,
     /// True after the inbox was full, until the next keyframe.
@@ -285,8 +295,8 @@ impl ReceiverSession {
         let _priority = HighPriority::begin();
         let received = self.receive();
         let sender_ended = matches!(received, Ok(true));
-        if let Some((_, newest)) = self.ledger.remote_end().filter(|_| sender_ended) {
-            self.reassembly.set_newest_sent(newest);
+        if let Some((_, ViewerFrames { all, dropped })) = self.ledger.remote_end().filter(|_| sender_ended) {
+            self.reassembly.set_sent(all, dropped);
         }
         while let Some(frame) = self.reassembly.finish() {
             self.keep(frame, (now_ns(), thread_cpu_ns()));
@@ -328,7 +338,10 @@ impl ReceiverSession {
             }
             if now.duration_since(self.heard) >= self.silence {
                 let (peer, seconds) = (self.client.server, self.silence.as_secs_f64());
-                return Err(WebrtcError::Silent { peer, seconds });
+                return Err(match self.has_heard && !self.is_connected {
+                    true => WebrtcError::NotConnected { peer, seconds },
+                    false => WebrtcError::Silent { peer, seconds },
+                });
             }
             let needs_key = self.needs_key || self.reassembly.needs_key();
             if needs_key && now >= self.next_request {
@@ -370,8 +383,11 @@ impl ReceiverSession {
             // The sender estimates the bandwidth by the times of arrival.
             let age = Duration::from_nanos(now_ns().saturating_sub(arrived_ns));
             if self.peer.recv(&arrival, now.checked_sub(age).unwrap_or(now))? {
-                self.heard = now;
+                self.has_heard = true;
                 closed |= self.drive(now, arrived_ns)?;
+                if self.is_connected {
+                    self.heard = now;
+                }
             }
         }
         Ok(closed)
@@ -389,6 +405,7 @@ impl ReceiverSession {
     fn drive_peer(&mut self, now: Instant, arrived_ns: u64) -> Result<bool, WebrtcError> {
         let mut closed = false;
         let (reassembly, ledger) = (&mut self.reassembly, &mut self.ledger);
+        let is_connected = &mut self.is_connected;
         self.peer.drive(now, &self.socket, |event| match event {
             PeerEvent::Closed => closed = true,
             PeerEvent::Packet { seq, time, marker, number, payload } => {
@@ -396,8 +413,8 @@ impl ReceiverSession {
             }
             PeerEvent::LedgerOpen(stream) => ledger.opened(stream),
             PeerEvent::LedgerMessage(message) => ledger.recv(&message, arrived_ns),
-            PeerEvent::Connected
-            | PeerEvent::KeyframeRequest
+            PeerEvent::Connected => *is_connected = true,
+            PeerEvent::KeyframeRequest
             | PeerEvent::Missed(_)
             | PeerEvent::Sent(_)
             | PeerEvent::Network(_) => {}
@@ -449,10 +466,12 @@ impl ReceiverSession {
     }
 
     fn count(&self) {
-        let ReassemblyCounts { lost_packets, lost_frames, invalid_frames } = self.reassembly.counts();
+        let ReassemblyCounts { lost_packets, lost_frames, invalid_frames, unsent_frames } =
+            self.reassembly.counts();
         self.shared.lost_packets.store(lost_packets, Ordering::Relaxed);
         self.shared.lost_frames.store(lost_frames + self.dropped, Ordering::Relaxed);
         self.shared.invalid_frames.store(invalid_frames, Ordering::Relaxed);
+        self.shared.unsent_frames.store(unsent_frames, Ordering::Relaxed);
     }
 
     /// Returns the end of a stream whose session the sender has closed.
@@ -487,100 +506,4 @@ impl ReceiverSession {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::io::{Read, Write};
-    use std::net::{Ipv4Addr, TcpListener};
-
-    use super::*;
-    use crate::pairing::{ANSWER_PROOF, PairingClaim, TOKEN};
-
-    /// Sender that closes the session at once, without a message about the end. `has_ledger` says whether it exchanges its ledger.
-    fn closing_sender(listener: &TcpListener, identity: &Identity, code: &PairingCode, has_ledger: bool) {
-        let (mut viewer, _) = listener.accept().unwrap();
-        let (mut request, mut bytes) = (String::new(), [0; 16 << 10]);
-        let has_all = |request: &str| {
-            let length = request.to_lowercase().lines().find_map(|line| {
-                line.strip_prefix("content-length: ").and_then(|length| length.parse::<usize>().ok())
-            });
-            let body = request.split_once("\r\n\r\n").map(|(_, body)| body.len());
-            body.is_some() && body == length
-        };
-        while !has_all(&request) {
-            let len = viewer.read(&mut bytes).unwrap();
-            request.push_str(std::str::from_utf8(&bytes[..len]).unwrap());
-        }
-        let mut offer = request.split_once("\r\n\r\n").unwrap().1.to_owned();
-        if !has_ledger {
-            offer = offer.replace(crate::ledger_channel::LEDGER_ATTRIBUTE, "a=other");
-        }
-        let socket = MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
-        let local = socket.local_addr().unwrap();
-        let (mut peer, answer) =
-            WebrtcPeer::accept(&offer, None, (Coding::H264, None), identity, local).unwrap();
-        let header = request.lines().find_map(|line| line.strip_prefix("authorization: "));
-        let claim = header.and_then(|header| PairingClaim::from_header(header.as_bytes()));
-        let proof = claim.map(|claim| code.answer_header(&claim.proof, &answer).unwrap()).unwrap_or_default();
-        let (length, head) = (answer.len(), "HTTP/1.1 201 Created\r\nContent-Type: application/sdp");
-        write!(viewer, "{head}\r\n{ANSWER_PROOF}: {proof}\r\nContent-Length: {length}\r\n\r\n{answer}")
-            .unwrap();
-        let (mut open, mut is_connected) = (0, false);
-        let until = Instant::now() + Duration::from_secs(20);
-        while peer.is_alive() {
-            assert!(Instant::now() < until);
-            peer.step(&socket, |event| {
-                open += usize::from(matches!(event, PeerEvent::LedgerOpen(_)));
-                is_connected |= matches!(event, PeerEvent::Connected);
-            });
-            if is_connected && open == 2 * usize::from(has_ledger) {
-                peer.close();
-            }
-        }
-    }
-
-    /// Returns how the stream of a sender ends that closes the session without a message about the end.
-    fn end_without_message(has_code: bool, has_ledger: bool) -> Result<ReceivedItem, WebrtcError> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let address = listener.local_addr().unwrap();
-        let identity = Identity::new().unwrap();
-        let code = PairingCode { address, fingerprint: identity.fingerprint, token: [1; TOKEN] };
-        let options = ReceiverOptions {
-            url: if has_code { code.to_string() } else { format!("http://{address}{ENDPOINT}") },
-            token: None,
-            latency: Duration::ZERO,
-            timeout: Duration::from_secs(10),
-            silence: Duration::from_secs(10),
-            jitter: JitterDepth::Adaptive,
-            backlog: Duration::MAX,
-        };
-        thread::scope(|scope| {
-            scope.spawn(|| closing_sender(&listener, &identity, &code, has_ledger));
-            let viewer = WhepReceiver::open(&options, || false, || ()).unwrap();
-            let until = Instant::now() + Duration::from_secs(20);
-            while !viewer.has_news() {
-                assert!(Instant::now() < until);
-                thread::sleep(Duration::from_millis(1));
-            }
-            viewer.recv()
-        })
-    }
-
-    #[test]
-    fn a_sender_with_a_ledger_or_a_code_must_say_how_the_stream_ends() {
-        for (has_code, has_ledger) in [(false, true), (true, true), (true, false)] {
-            let end = end_without_message(has_code, has_ledger);
-            assert!(matches!(end, Err(WebrtcError::EndedWithoutReason)), "{has_code} {has_ledger} {end:?}");
-        }
-        let end = end_without_message(false, false);
-        assert!(matches!(end, Ok(ReceivedItem::End)), "{end:?}");
-    }
-
-    #[test]
-    fn a_frame_needs_more_memory_than_its_bytes() {
-        let mut bytes = Vec::with_capacity(1000);
-        bytes.extend([0, 0, 1, 0x41]);
-        let frame =
-            ReassembledFrame { bytes, time: 0, key: false, arrived_ns: 0, last_arrived_ns: 0, number: None };
-        let frame = ReceivedFrame { frame, taken_ns: 0, whole_ns: 0, cpu_ns: 0, released_ns: 0 };
-        assert!(frame.memory() >= 1000 + 5 * size_of::<u64>(), "{}", frame.memory());
-    }
-}
+mod tests;

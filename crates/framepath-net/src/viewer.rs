@@ -12,7 +12,7 @@ use crate::bandwidth::Bandwidth;
 use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
 use crate::ledger_channel::LedgerChannel;
-use crate::ledger_message::SessionEnd;
+use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pacer::Pacer;
 use crate::packetizer::PacketizedFrame;
@@ -40,7 +40,7 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for which a finished stream stays open, so that the viewer can ask for its last packets again.
 const LINGER: Duration = Duration::from_millis(250);
 /// Longest wait for the viewer to confirm that it has the message about the end of its session.
-const END_MESSAGE: Duration = Duration::from_secs(1);
+const END_MESSAGE: Duration = Duration::from_secs(3);
 
 /// Frame of which not all packets have been sent.
 struct QueuedFrame {
@@ -241,7 +241,6 @@ impl ViewerSession {
             return;
         }
         (self.needs_key, self.has_begun) = (false, true);
-        self.ledger.push_queued(number);
         (self.queued, self.queued_bytes) = (self.queued + 1, self.queued_bytes + frame.bytes);
         self.queue.push_back(QueuedFrame { frame: frame.clone(), number, next: 0 });
     }
@@ -366,7 +365,8 @@ impl ViewerSession {
         let linger = if end == SessionEnd::ByUser { Duration::ZERO } else { LINGER };
         let at = *self.end_message.get_or_insert(now + linger);
         if now >= at {
-            self.ledger.end(end);
+            let (queued, dropped) = (self.queued, self.sums.dropped);
+            self.ledger.end(end, ViewerFrames { all: queued + dropped, dropped });
         }
         let knows = !self.peer.has_ledger() || self.ledger.has_sent_end() && self.peer.has_delivered_rows();
         if now >= at && knows || now >= at + END_MESSAGE {

@@ -73,6 +73,35 @@ fn who_has_another_code_gets_no_session() {
 }
 
 #[test]
+fn wrong_tokens_keep_nobody_out_who_has_the_code() {
+    let (sender, code) = sender();
+    let post = |sender: SocketAddr| {
+        let mut stream = TcpStream::connect(sender).unwrap();
+        write!(
+            stream,
+            "POST /whep HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 0\r\n\r\n"
+        )
+        .unwrap();
+        stream
+    };
+    let _delayed = [(); 4].map(|()| post(sender.address()));
+    // Until these wait for their answers, a wrong token waits, too.
+    let is_refused_at_once = || {
+        let mut stream = post(sender.address());
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.starts_with("HTTP/1.1 429 ")
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while !is_refused_at_once() {
+        assert!(Instant::now() < until);
+        let _ = [(); 4].map(|()| post(sender.address()));
+    }
+    let _viewer = open(&code.to_string(), None).unwrap();
+    until_watching(&sender, 1);
+}
+
+#[test]
 fn the_user_of_a_sender_sees_and_ends_viewers() {
     let (sender, code) = sender();
     let control = sender.control();

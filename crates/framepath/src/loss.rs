@@ -68,8 +68,10 @@ pub enum LossReason {
     NetworkFrames {
         /// Number of packets that did not arrive in time.
         packets: u64,
-        /// Number of frames whose packets arrived, and are not valid. If this and `packets` are 0, the path was too slow.
+        /// Number of frames whose packets arrived, and are not valid.
         invalid: u64,
+        /// Number of frames that the sender has dropped. If all three are 0, the path was too slow.
+        unsent: u64,
     },
     /// The source's connection was lost and made again. The number of packets that the server sent meanwhile is not
     /// known.
@@ -133,10 +135,10 @@ impl fmt::Display for Loss {
             LossReason::Network => f.write_str(
                 ": they did not arrive; use transport=tcp, raise latency=, or lower the stream's bit rate",
             ),
-            LossReason::NetworkFrames { packets: 0, invalid: 0 } => f.write_str(
+            LossReason::NetworkFrames { packets: 0, invalid: 0, unsent: 0 } => f.write_str(
                 ": the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
             ),
-            LossReason::NetworkFrames { packets, invalid } => {
+            LossReason::NetworkFrames { packets, invalid, unsent } => {
                 let s = |count: u64| if count == 1 { "" } else { "s" };
                 f.write_str(": ")?;
                 if *packets > 0 {
@@ -145,9 +147,19 @@ impl fmt::Display for Loss {
                 if *invalid > 0 {
                     write!(f, "{invalid} frame{} had invalid packets, ", s(*invalid))?;
                 }
+                if *unsent > 0 {
+                    let was = if *unsent == 1 { "frame was" } else { "frames were" };
+                    write!(
+                        f,
+                        "{unsent} {was} dropped by the sender, because the network is slower than the stream, "
+                    )?;
+                }
                 f.write_str("and the frames up to the next keyframe depend on them")?;
-                let advice = "; raise latency=, or lower the stream's bit rate";
-                f.write_str(if *packets > 0 { advice } else { "" })
+                f.write_str(match (*packets, *unsent) {
+                    (0, 0) => "",
+                    (0, _) => "; lower the stream's bit rate",
+                    _ => "; raise latency=, or lower the stream's bit rate",
+                })
             }
             LossReason::Disconnected { gap_ns } => write!(
                 f,
@@ -182,15 +194,24 @@ mod tests {
 
     #[test]
     fn lost_packets_and_invalid_ones_are_different_reasons() {
-        for (packets, invalid, text) in [
+        for (packets, invalid, unsent, text) in [
             (
+                0,
                 0,
                 0,
                 "the path is slower than the stream, and the frames up to the next keyframe depend on dropped ones",
             ),
-            (0, 1, "1 frame had invalid packets, and the frames up to the next keyframe depend on them"),
+            (0, 1, 0, "1 frame had invalid packets, and the frames up to the next keyframe depend on them"),
+            (
+                0,
+                0,
+                3,
+                "3 frames were dropped by the sender, because the network is slower than the stream, and the frames up to the next \
+                 keyframe depend on them; lower the stream's bit rate",
+            ),
             (
                 2,
+                0,
                 0,
                 "2 RTP packets did not arrive in time, and the frames up to the next keyframe depend on them; raise \
                  latency=, or lower the stream's bit rate",
@@ -198,11 +219,12 @@ mod tests {
             (
                 1,
                 2,
+                0,
                 "1 RTP packet did not arrive in time, 2 frames had invalid packets, and the frames up to the next \
                  keyframe depend on them; raise latency=, or lower the stream's bit rate",
             ),
         ] {
-            let reason = LossReason::NetworkFrames { packets, invalid };
+            let reason = LossReason::NetworkFrames { packets, invalid, unsent };
             let loss = Loss { hop: "recv x".to_owned(), count: 4, first: None, reason };
             assert_eq!(loss.to_string(), format!("recv x: lost 4 frames: {text}"));
         }

@@ -50,6 +50,8 @@ pub(crate) struct NetworkStats {
     pub(crate) lost_frames: AtomicU64,
     /// Number of those frames that lost no packet, and whose packets are not valid.
     pub(crate) invalid_frames: AtomicU64,
+    /// Number of frames that the sender of a stream has dropped.
+    pub(crate) unsent_frames: AtomicU64,
     /// Number of times that the connection was lost and made again.
     pub(crate) reconnects: AtomicU64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection

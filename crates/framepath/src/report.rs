@@ -181,6 +181,8 @@ pub struct NetworkReport {
     pub lost_frames: u64,
     /// Number of those frames that lost no packet, and whose packets are not valid.
     pub invalid_frames: u64,
+    /// Number of those frames that the sender has dropped, as it says at the stream's end.
+    pub unsent_frames: u64,
     /// Number of times that the connection was lost and made again.
     pub reconnects: u64,
     /// Total time from the loss of each connection to the next one, nanoseconds. The time after the last connection
@@ -190,11 +192,11 @@ pub struct NetworkReport {
 
 impl NetworkReport {
     pub(crate) fn of(stats: &NetworkStats) -> NetworkReport {
-        let NetworkStats { lost, lost_frames, invalid_frames, reconnects, gap_ns } = stats;
-        let counts = [lost, lost_frames, invalid_frames, reconnects, gap_ns];
-        let [lost, lost_frames, invalid_frames, reconnects, gap_ns] =
+        let NetworkStats { lost, lost_frames, invalid_frames, unsent_frames, reconnects, gap_ns } = stats;
+        let counts = [lost, lost_frames, invalid_frames, unsent_frames, reconnects, gap_ns];
+        let [lost, lost_frames, invalid_frames, unsent_frames, reconnects, gap_ns] =
             counts.map(|count| count.load(Ordering::Relaxed));
-        NetworkReport { lost, lost_frames, invalid_frames, reconnects, gap_ns }
+        NetworkReport { lost, lost_frames, invalid_frames, unsent_frames, reconnects, gap_ns }
     }
 }
 
@@ -315,10 +317,13 @@ impl Report {
             let hop = source();
             losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
         }
-        let NetworkReport { lost, lost_frames, invalid_frames, reconnects, gap_ns } = self.network;
+        let NetworkReport { lost, lost_frames, invalid_frames, unsent_frames, reconnects, gap_ns } =
+            self.network;
+        let frames_reason =
+            LossReason::NetworkFrames { packets: lost, invalid: invalid_frames, unsent: unsent_frames };
         let packets = match lost_frames {
             0 => (lost, LossReason::Network),
-            frames => (frames, LossReason::NetworkFrames { packets: lost, invalid: invalid_frames }),
+            frames => (frames, frames_reason),
         };
         for (count, reason) in [packets, (reconnects, LossReason::Disconnected { gap_ns })] {
             if count > 0 {

@@ -34,7 +34,8 @@ to standard error if the path's sink or an option writes to standard output.
 
 Exit code:
   0    every frame was delivered. Frames that a queue with leaky= drops, and late frames
-       that `play` drops, are counted in the summary and are no loss
+       that `play` drops, are counted in the summary and are no loss; frames that `send`
+       drops for a slow network are a loss of that viewer
   1    a stage failed, no frame reached the sink, or an output cannot be written
   2    the path or an option is invalid
   3    packets were skipped or frames lost; a line on standard error has the number, the

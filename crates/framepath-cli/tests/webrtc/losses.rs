@@ -3,7 +3,7 @@
 
 use framepath_testkit::wait;
 
-use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, hevc, own_payloads};
+use crate::clip::{FRAMES, GROUP, h264, hashes, hashes_of, hevc, large, own_payloads};
 use crate::proxy::{Dropped, Proxy};
 use crate::sender::start;
 
@@ -92,9 +92,33 @@ pub fn the_loss_of_the_last_frames_is_counted() {
         let output = wait(sending.watch_at(&proxy.url, ""), "recv").ended(3);
         assert!(proxy.end() > 0);
         assert_eq!(hashes(&output.frames()), hashes_of(&clip)[..kept]);
-        output.prints(": lost 1 frame: 1 RTP packet did not arrive in time");
+        let (count, s) = (FRAMES - kept, if FRAMES - kept == 1 { "" } else { "s" });
+        output.prints(&format!(": lost {count} frame{s}: 1 RTP packet did not arrive in time"));
         sending.end().ended(0);
     }
+}
+
+pub fn the_loss_of_the_first_frames_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=50", "wait=1");
+    let proxy = Proxy::start(sending.port, Dropped::AllBefore(GROUP + 5));
+    let output = wait(sending.watch_at(&proxy.url, ""), "recv").ended(3);
+    assert!(proxy.end() > 0);
+    assert_eq!(hashes(&output.frames()), hashes_of(&clip)[2 * GROUP..]);
+    output.prints(&format!(": lost {} frames: ", 2 * GROUP));
+    sending.end().ended(0);
+}
+
+pub fn frames_that_the_sender_drops_are_lost_for_the_viewer() {
+    let folder = tempfile::tempdir().unwrap();
+    // 40 MB at once, of which 16 MiB may wait.
+    let (clip, rounds) = (large(folder.path()), 20);
+    let sending = start(&clip, &format!("loop={rounds}"), "wait=1");
+    let output = wait(sending.watch(""), "recv").ended(3);
+    let lost = 12 * rounds - output.frames().len();
+    output.prints(&format!(": lost {lost} frames: {lost} frames were dropped by the sender, "));
+    sending.end().ended(0).prints(&format!("send: dropped {lost} of {} frames ", 12 * rounds));
 }
 
 pub fn three_percent_of_loss_cost_no_frame() {

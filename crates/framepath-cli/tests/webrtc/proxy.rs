@@ -22,6 +22,8 @@ pub enum Dropped {
     OneOf(usize, usize),
     /// All of the frames from this number on, those that are sent again included.
     AllFrom(usize),
+    /// All of the frames before this number, those that are sent again included.
+    AllBefore(usize),
     /// None.
     Nothing,
     /// All, and those of the viewer; only requests pass.
@@ -172,6 +174,7 @@ fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxyS
                 Dropped::FirstOf(frame) => is_new && times.len() == frame + 1,
                 Dropped::OneOf(packet, end) => packets % packet == packet / 2 && times.len() <= end,
                 Dropped::AllFrom(frame) => times.len() > frame,
+                Dropped::AllBefore(frame) => times.iter().take(frame).any(|early| *early == time),
                 Dropped::Nothing | Dropped::All => false,
             };
             if drop {

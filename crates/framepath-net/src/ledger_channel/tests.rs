@@ -93,11 +93,9 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
     let (_, mut channels) = ends();
     pass(&mut channels, 0);
     let row = Row { flags: flag::LAST | flag::REMOTE, ..Row::default() };
-    // The last frame has not left.
-    channels[0].push_departure(sent(7, 1, 2, 3));
-    [7, 8].into_iter().for_each(|number| channels[0].push_queued(number));
+    let frames = ViewerFrames { all: 8, dropped: 1 };
     channels[0].push(FrameRows { id: 6, rows: vec![row] });
-    [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end));
+    [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end, frames));
     let polled = |channel: &mut LedgerChannel, now_ns| -> [Vec<LedgerMessage>; 2] {
         let mut polled = [Vec::new(), Vec::new()];
         while let Some((stream, bytes)) = channel.poll(now_ns) {
@@ -107,15 +105,15 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
         polled
     };
     let frame = LedgerMessage::Frame(FrameRows { id: 6, rows: vec![row] });
-    let end = LedgerMessage::End { end: SessionEnd::Failed, newest: Some(8) };
+    let end = LedgerMessage::End { end: SessionEnd::Failed, frames };
     assert_eq!(polled(&mut channels[0], 1), [vec![end.clone()], vec![frame, end.clone()]]);
-    channels[0].end(SessionEnd::Complete);
+    channels[0].end(SessionEnd::Complete, frames);
     assert!(channels[0].has_sent_end() && polled(&mut channels[0], 1) == [[], []]);
     // Beside the rows, it is told again, because the network can lose it.
     let [again, rows] = polled(&mut channels[0], 1 + END_INTERVAL_NS);
     assert!(again.contains(&end) && rows.is_empty());
     channels[1].recv(&end.to_bytes().unwrap(), 2);
-    assert_eq!(channels[1].remote_end(), Some((SessionEnd::Failed, Some(8))));
+    assert_eq!(channels[1].remote_end(), Some((SessionEnd::Failed, frames)));
 }
 
 #[test]
@@ -123,9 +121,10 @@ fn the_end_is_told_without_a_ledger() {
     let mut channel = LedgerChannel::new(Arc::default());
     channel.opened(LedgerStream::Rows);
     channel.push(FrameRows { id: 1, rows: vec![Row::default()] });
-    channel.end(SessionEnd::ByUser);
+    let frames = ViewerFrames::default();
+    channel.end(SessionEnd::ByUser, frames);
     let (stream, bytes) = channel.poll(1).unwrap();
-    let end = LedgerMessage::End { end: SessionEnd::ByUser, newest: None };
+    let end = LedgerMessage::End { end: SessionEnd::ByUser, frames };
     assert_eq!((stream, LedgerMessage::from_bytes(&bytes)), (LedgerStream::Rows, Some(end)));
 }
 

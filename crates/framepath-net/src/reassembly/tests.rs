@@ -120,31 +120,36 @@ fn all_frames_pass_unchanged() {
 }
 
 #[test]
-fn frames_that_are_missing_at_the_end_are_counted_if_the_sender_has_named_them() {
+fn missing_frames_are_counted_if_the_sender_says_how_many_there_were() {
     let all = frames(Coding::Av1);
     let packets = packets(Coding::Av1, &all);
     let first_of_frame = |frame: u64| packets.iter().position(|packet| packet.number == Some(frame)).unwrap();
-    let lost_frames = |arrived: &[RtpArrival], newest_sent| {
+    let counts = |arrived: &[RtpArrival], sent: Option<(u64, u64)>| {
         let mut reassembly = Reassembly::new(Coding::Av1, 1000).unwrap();
         arrived.iter().for_each(|packet| reassembly.push(packet.clone()));
-        reassembly.set_newest_sent(newest_sent);
+        sent.into_iter().for_each(|(frames, dropped)| reassembly.set_sent(frames, dropped));
         while reassembly.finish().is_some() {}
-        let counts = reassembly.counts();
-        assert_eq!(counts.lost_packets, counts.lost_frames);
-        counts.lost_frames
+        let ReassemblyCounts { lost_packets, lost_frames, unsent_frames, .. } = reassembly.counts();
+        (lost_packets, lost_frames, unsent_frames)
     };
-    assert_eq!(lost_frames(&packets, Some(9)), 0);
+    assert_eq!(counts(&packets, Some((10, 0))), (0, 0, 0));
     for kept in 6..9 {
         let arrived = &packets[..first_of_frame(kept + 1)];
-        assert_eq!([None, Some(kept), Some(9)].map(|sent| lost_frames(arrived, sent)), [0, 0, 1]);
-        // A frame without its last packet counts once, together with those behind it.
-        let cut = &packets[..=first_of_frame(kept.next_multiple_of(2))];
-        assert_eq!([None, Some(9)].map(|sent| lost_frames(cut, sent)), [1, 1]);
+        let all_sent = [None, Some((kept + 1, 0)), Some((10, 0))].map(|sent| counts(arrived, sent));
+        assert_eq!(all_sent, [(0, 0, 0), (0, 0, 0), (1, 9 - kept, 0)]);
+        // The sender has dropped all the others, or all but one.
+        assert_eq!(counts(arrived, Some((10, 9 - kept))), (0, 9 - kept, 9 - kept));
+        assert_eq!(counts(arrived, Some((11, 9 - kept))), (1, 10 - kept, 9 - kept));
+        // A frame without its last packet, and those behind it.
+        let frame = kept.next_multiple_of(2);
+        let cut = &packets[..=first_of_frame(frame)];
+        assert_eq!([None, Some((10, 0))].map(|sent| counts(cut, sent)), [(1, 1, 0), (1, 10 - frame, 0)]);
     }
-    // Somebody on the network may have seen to it that packets have no number.
-    let unnumbered: Vec<_> =
-        packets.iter().map(|packet| RtpArrival { number: None, ..packet.clone() }).collect();
-    assert_eq!([None, Some(9)].map(|sent| lost_frames(&unnumbered, sent)), [0, 1]);
+    // No packet is there that could show the loss of the first group of pictures.
+    assert_eq!(counts(&packets[first_of_frame(5)..], Some((10, 0))), (1, 5, 0));
+    // A sender that says nonsense.
+    assert_eq!(counts(&packets, Some((3, u64::MAX))), (0, 0, 0));
+    assert_eq!(counts(&packets, Some((u64::MAX, 0))), (1, u64::MAX - 10, 0));
 }
 
 #[test]
@@ -272,7 +277,8 @@ fn a_frame_whose_last_unit_has_no_end_is_not_handed_on() {
             packet.seq = seq;
         }
         let (got, counts) = numbers(coding, packets, &all);
-        let expected = ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1 };
+        let expected =
+            ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1, unsent_frames: 0 };
         assert_eq!((got, counts), (vec![0, 1, 5, 6, 7, 8, 9], expected), "{coding:?}");
     }
 }
@@ -286,7 +292,8 @@ fn a_frame_with_an_invalid_payload_counts_as_such() {
             packet.payload = Arc::new([]);
         }
         let (got, counts) = numbers(coding, packets, &all);
-        let expected = ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1 };
+        let expected =
+            ReassemblyCounts { lost_packets: 0, lost_frames: 3, invalid_frames: 1, unsent_frames: 0 };
         assert_eq!((got, counts), (vec![0, 1, 5, 6, 7, 8, 9], expected), "{coding:?}");
     }
 }

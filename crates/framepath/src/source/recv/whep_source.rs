@@ -173,6 +173,7 @@ impl WhepSource {
             network
                 .invalid_frames
                 .store(self.before.invalid_frames + counts.invalid_frames, Ordering::Relaxed);
+            network.unsent_frames.store(self.before.unsent_frames + counts.unsent_frames, Ordering::Relaxed);
             network.lost.store(self.before.lost_packets + counts.lost_packets, Ordering::Relaxed);
             match received {
                 Ok(ReceivedItem::Frame(received)) if self.skips_to_key && !received.frame.key => {}
@@ -205,6 +206,7 @@ impl WhepSource {
         self.before.lost_packets += counts.lost_packets;
         self.before.lost_frames += counts.lost_frames;
         self.before.invalid_frames += counts.invalid_frames;
+        self.before.unsent_frames += counts.unsent_frames;
         if self.reconnect == 0 {
             self.connection = WhepConnection::Ended;
             return error.map_or(Ok(()), Err);
