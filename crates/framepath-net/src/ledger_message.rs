@@ -8,7 +8,8 @@ use framepath_model::ledger::{Row, flag};
 use framepath_model::shown::shown;
 use serde::{Deserialize, Serialize};
 
-/// Version of the messages. Ends with another version do not exchange their ledgers.
+/// Version of the messages, also in [`LEDGER_ATTRIBUTE`](crate::ledger_channel::LEDGER_ATTRIBUTE). Ends with another version do not
+/// exchange their ledgers.
 pub(crate) const VERSION: u8 = 2;
 /// Maximum size of a message, bytes.
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 10;
