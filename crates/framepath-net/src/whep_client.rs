@@ -5,10 +5,11 @@ use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::pin::pin;
 use std::task::Poll;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::handshake;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 
 use crate::error::WebrtcError;
@@ -19,6 +20,9 @@ use crate::whep_server::{METRICS, SDP};
 
 /// Interval at which a wait for the server checks whether it is canceled.
 const CHECK: Duration = Duration::from_millis(20);
+
+/// Shortest pause before a request to a server that has no time now is sent again.
+const SHORTEST_RETRY: Duration = Duration::from_millis(200);
 
 /// Largest answer, bytes.
 const MOST_SDP: usize = 64 << 10;
@@ -89,6 +93,12 @@ impl Credential {
     }
 }
 
+/// Returns the pause after which a server wants the request again.
+fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE)?;
+    seconds.to_str().ok()?.parse().ok().map(Duration::from_secs)
+}
+
 /// Endpoint of a server, and the client's right to use it.
 pub(crate) struct WhepClient {
     url: String,
@@ -144,7 +154,7 @@ impl WhepClient {
         Err(last)
     }
 
-    /// Sends an offer.
+    /// Sends an offer, and again while the server asks for that (`Retry-After` in seconds, RFC 9110, section 10.2.3).
     ///
     /// # Errors
     /// The server refuses the request, or does not answer before `deadline`; its answer is not that of the pairing code's sender; or
@@ -156,8 +166,21 @@ impl WhepClient {
         canceled: impl Fn() -> bool,
     ) -> Result<WhepAnswer, WebrtcError> {
         let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let (status, headers, answer) =
-            self.request(&Method::POST, &path, offer.clone(), deadline, canceled)?;
+        let (status, headers, answer) = loop {
+            let answered = self.request(&Method::POST, &path, offer.clone(), deadline, &canceled)?;
+            let Some(pause) = retry_after(answered.0, &answered.1) else { break answered };
+            let pause = pause.max(SHORTEST_RETRY);
+            let begin = Instant::now();
+            if pause >= deadline.saturating_duration_since(begin) {
+                break answered;
+            }
+            while begin.elapsed() < pause {
+                if canceled() {
+                    return Err(WebrtcError::Canceled);
+                }
+                thread::sleep(CHECK);
+            }
+        };
         if status != StatusCode::CREATED {
             let advice = match status.as_u16() {
                 401 | 403 => self.credential.advice(),

@@ -43,7 +43,9 @@ const CONNECTION: Duration = Duration::from_secs(10);
 /// Maximum number of connections at once.
 const MOST_CONNECTIONS: usize = 16;
 /// Answer on a connection that ends because there are too many. Without it, a viewer could take the end for that of the sender.
-const TOO_MANY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+/// A viewer then tries again.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 /// Pause after a failed accept(2), such as without free descriptors, and between two looks at a delayed answer's time.
 const PAUSE: Duration = Duration::from_millis(20);
 

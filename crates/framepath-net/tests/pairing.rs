@@ -219,20 +219,46 @@ fn a_sender_with_a_token_of_the_caller_has_no_code() {
     until_watching(&sender, 1);
 }
 
+/// Accepts a connection, and reads the offer. Returns both.
+fn read_offer(server: &TcpListener) -> (TcpStream, Vec<u8>) {
+    let (mut stream, _) = server.accept().unwrap();
+    let mut request = Vec::new();
+    // The offer ends with a line of its own; what comes behind does not matter here.
+    let mut buffer = [0; 65536];
+    while !request.windows(4).any(|end| end == b"\r\n\r\n") || !request.ends_with(b"\r\n") {
+        let count = stream.read(&mut buffer).unwrap();
+        assert!(count > 0);
+        request.extend_from_slice(&buffer[..count]);
+    }
+    (stream, request)
+}
+
+#[test]
+fn an_offer_is_sent_again_while_the_server_has_no_time() {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let url = format!("http://{}/whep", server.local_addr().unwrap());
+    let serving = std::thread::spawn(move || {
+        // The last one wants more patience than the viewer has.
+        let headers = ["Retry-After: 0\r\n", "Retry-After: 1\r\n", "Retry-After: 18446744073709551615\r\n"];
+        headers.map(|header| {
+            let (mut stream, offer) = read_offer(&server);
+            write!(stream, "HTTP/1.1 503 Service Unavailable\r\n{header}Content-Length: 0\r\n\r\n").unwrap();
+            offer
+        })
+    });
+    let refused = open(&url, None).err();
+    assert!(matches!(refused, Some(WebrtcError::Refused { status: 503, .. })), "{refused:?}");
+    let [first, second, third] = serving.join().unwrap();
+    assert!(first == second && second == third);
+}
+
 #[test]
 fn an_answer_is_whole_although_the_server_closes_behind_it() {
     for size in [100, 5_000, 60_000] {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let url = format!("http://{}/whep", server.local_addr().unwrap());
         let serving = std::thread::spawn(move || {
-            let (mut stream, _) = server.accept().unwrap();
-            let mut request = Vec::new();
-            // The offer ends with a line of its own; what comes behind does not matter here.
-            let mut buffer = [0; 65536];
-            while !request.windows(4).any(|end| end == b"\r\n\r\n") || !request.ends_with(b"\r\n") {
-                let count = stream.read(&mut buffer).unwrap();
-                request.extend_from_slice(&buffer[..count]);
-            }
+            let (mut stream, _) = read_offer(&server);
             let body = "x".repeat(size);
             let head = format!("HTTP/1.1 201 Created\r\nContent-Length: {size}\r\n\r\n");
             stream.write_all((head + &body).as_bytes()).unwrap();
