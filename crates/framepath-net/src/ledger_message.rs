@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages, also in [`LEDGER_ATTRIBUTE`](crate::ledger_channel::LEDGER_ATTRIBUTE). Ends with another version do not
 /// exchange their ledgers.
-pub(crate) const VERSION: u8 = 2;
+pub(crate) const VERSION: u8 = 3;
 /// Maximum size of a message, bytes.
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 10;
 /// Maximum number of hops of a path, and of threads.
@@ -47,8 +47,17 @@ pub struct RemotePath {
 pub struct FrameRows {
     /// Number of the frame at the sender.
     pub id: u64,
+    /// RTP timestamp, by which a browser finds the frame; `None` at the receiver.
+    pub(crate) time: Option<u32>,
     /// Rows, in the order of the hops.
     pub rows: Vec<Row>,
+}
+
+impl FrameRows {
+    /// Makes the rows of the frame with this number at the sender.
+    pub fn new(id: u64, rows: Vec<Row>) -> FrameRows {
+        FrameRows { id, time: None, rows }
+    }
 }
 
 /// Way in which a session ends.
@@ -119,9 +128,9 @@ impl LedgerMessage {
                 // Without its end, the frame would not count as one that has reached the sink.
                 let is_possible =
                     frame.rows.len() <= MOST_ROWS && frame.rows.iter().any(|row| row.has(flag::LAST));
-                let FrameRows { id, rows } = frame;
+                let FrameRows { id, time, rows } = frame;
                 let rows: Option<Vec<Row>> = rows.into_iter().map(checked_row).collect();
-                Some(LedgerMessage::Frame(FrameRows { id, rows: rows.filter(|_| is_possible)? }))
+                Some(LedgerMessage::Frame(FrameRows { id, time, rows: rows.filter(|_| is_possible)? }))
             }
             message => Some(message),
         }
@@ -204,7 +213,7 @@ mod tests {
             ..Row::default()
         };
         for message in [
-            LedgerMessage::Frame(FrameRows { id: u64::MAX, rows: vec![row; 4] }),
+            LedgerMessage::Frame(FrameRows { time: Some(7), ..FrameRows::new(u64::MAX, vec![row; 4]) }),
             LedgerMessage::Ping { sent_ns: 1 },
             LedgerMessage::Pong { sent_ns: 1, received_ns: u64::MAX, replied_ns: 3 },
             LedgerMessage::End { end: SessionEnd::ByUser, frames: ViewerFrames { all: 8, dropped: 1 } },
@@ -230,7 +239,7 @@ mod tests {
         assert!(is_refused(LedgerMessage::Path(VERSION, RemotePath::default())));
         let many = RemotePath { hops: vec![path("a").hops[0].clone(); MOST_HOPS + 1], threads: Vec::new() };
         assert!(is_refused(LedgerMessage::Path(VERSION, many)));
-        let frame = |row: Row, count| LedgerMessage::Frame(FrameRows { id: 0, rows: vec![row; count] });
+        let frame = |row: Row, count| LedgerMessage::Frame(FrameRows::new(0, vec![row; count]));
         let end = Row { flags: flag::LAST, ..Row::default() };
         assert!(!is_refused(frame(end, MOST_ROWS)));
         assert!(is_refused(frame(end, MOST_ROWS + 1)) && is_refused(frame(end, 0)));

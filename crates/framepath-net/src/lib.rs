@@ -29,6 +29,7 @@ mod media_socket;
 mod missing_requests;
 mod pacer;
 mod packetizer;
+mod page;
 mod pairing;
 mod payload;
 mod peer;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `DELETE` of its resource ends it.
+//! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `DELETE` of its resource ends it, and `/` has the page
+//! for browsers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -24,6 +25,7 @@ use subtle::ConstantTimeEq;
 
 use crate::http_io::{drive, split, text_of};
 use crate::lock::lock;
+use crate::page::{self, PageFile, page_file};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingClaim, ProvenRequest};
 use crate::sender_metrics;
 use crate::sender_shared::{Commands, OfferRefused, REPLY, SenderCommand, SenderShared};
@@ -200,6 +202,17 @@ fn text_response(status: StatusCode, text: &str) -> Response<String> {
     response
 }
 
+/// Returns a file of the page for browsers.
+fn page_response(file: &PageFile) -> Response<String> {
+    let mut response = Response::new(file.text.to_owned());
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.media_type));
+    headers.extend(
+        page::HEADERS.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))),
+    );
+    response
+}
+
 /// Returns true if the header `Host` is missing, or has an address or `localhost`. A web page whose domain was resolved to an address of
 /// this computer (DNS rebinding) makes the user's browser send the domain.
 fn names_no_domain(headers: &HeaderMap) -> bool {
@@ -233,9 +246,16 @@ async fn answer(
         page.headers_mut().insert(CONTENT_TYPE, kind);
         return Ok(page);
     }
+    let is_get = request.method() == Method::GET;
+    if let Some(file) = page_file(path).filter(|_| is_get) {
+        return Ok(page_response(file));
+    }
     let resource = path.strip_prefix(ENDPOINT).and_then(|rest| rest.strip_prefix('/')).map(str::to_owned);
     if path != ENDPOINT && resource.is_none() {
-        return Err(RequestRefused::new(StatusCode::NOT_FOUND, "not found; the endpoint is /whep"));
+        return Err(RequestRefused::new(
+            StatusCode::NOT_FOUND,
+            "not found; the endpoint is /whep, the page for browsers is /",
+        ));
     }
     let allowed = if resource.is_some() { "DELETE" } else { "POST" };
     if request.method().as_str() != allowed {

@@ -14,7 +14,8 @@ Examples:
 The command prints a pairing code and its QR code; the viewer runs `framepath view CODE`. The
 code has the address, the fingerprint of this sender's certificate and a secret, which is
 new for each run. The video is encrypted (DTLS, SRTP). Anyone who knows the code can watch:
-give it to the viewers only. A line on standard error reports each viewer that joins or
+give it to the viewers only. The command also prints a link for browsers, with the secret; its
+page comes without encryption, so use it on networks that you trust. A line on standard error reports each viewer that joins or
 leaves. Ctrl-C ends the stream for all viewers.
 
 Type a line, on the terminal or into standard input (a pipe or FIFO):

@@ -2,6 +2,8 @@
 //! WebRTC from `send` to `recv`: every frame, viewers that join and leave, refusals, and losses on the way. All
 //! addresses are on the loopback interface.
 
+mod browser;
+mod chromium;
 mod clip;
 mod encoders;
 mod ledgers;
@@ -15,6 +17,8 @@ mod viewers;
 mod waits;
 
 framepath_testkit::tests!(
+    browser::a_browser_shows_the_stream_and_its_ledger,
+    browser::a_browser_with_a_wrong_token_says_so,
     viewers::all_frames_of_a_clip_arrive,
     viewers::two_viewers_get_all_frames,
     viewers::a_late_viewer_starts_at_a_keyframe,

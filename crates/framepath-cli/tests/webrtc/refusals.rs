@@ -55,7 +55,8 @@ pub fn requests_that_are_not_whep_are_refused() {
     for (head, body, status) in [
         ("GET /whep HTTP/1.1", "", 405),
         ("PUT /whep/x HTTP/1.1", "", 405),
-        ("GET / HTTP/1.1", "", 404),
+        ("GET /page HTTP/1.1", "", 404),
+        ("POST / HTTP/1.1", "", 404),
         (&format!("DELETE /whep/x HTTP/1.1\r\n{token}"), "", 404),
         (&post, "v=0\r\n", 415),
         (&sdp, "", 400),

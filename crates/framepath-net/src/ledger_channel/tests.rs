@@ -66,9 +66,8 @@ fn rows_go_both_ways_in_the_clock_of_the_end_that_gets_them() {
         ..row
     };
     channels[0].push_departure(sent(4, start + 4000, start + 6000, start + 9000));
-    channels[0].push_packetized(FrameRows { id: 4, rows });
-    channels[1]
-        .push(FrameRows { id: 4, rows: vec![row(0, 20_000, 30_000)].into_iter().map(later).collect() });
+    channels[0].push_packetized(FrameRows::new(4, rows));
+    channels[1].push(FrameRows::new(4, vec![row(0, 20_000, 30_000)].into_iter().map(later).collect()));
     pass(&mut channels, start + 40_000);
     let got = &far.remotes(|_| true)[&0];
     assert_eq!(got.path.hops.len(), 3);
@@ -94,7 +93,7 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
     pass(&mut channels, 0);
     let row = Row { flags: flag::LAST | flag::REMOTE, ..Row::default() };
     let frames = ViewerFrames { all: 8, dropped: 1 };
-    channels[0].push(FrameRows { id: 6, rows: vec![row] });
+    channels[0].push(FrameRows::new(6, vec![row]));
     [SessionEnd::Failed, SessionEnd::Complete].into_iter().for_each(|end| channels[0].end(end, frames));
     let polled = |channel: &mut LedgerChannel, now_ns| -> [Vec<LedgerMessage>; 2] {
         let mut polled = [Vec::new(), Vec::new()];
@@ -104,7 +103,7 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
         }
         polled
     };
-    let frame = LedgerMessage::Frame(FrameRows { id: 6, rows: vec![row] });
+    let frame = LedgerMessage::Frame(FrameRows::new(6, vec![row]));
     let end = LedgerMessage::End { end: SessionEnd::Failed, frames };
     assert_eq!(polled(&mut channels[0], 1), [vec![end.clone()], vec![frame, end.clone()]]);
     channels[0].end(SessionEnd::Complete, frames);
@@ -120,7 +119,7 @@ fn the_end_is_told_behind_all_rows_and_again_beside_them() {
 fn the_end_is_told_without_a_ledger() {
     let mut channel = LedgerChannel::new(Arc::default());
     channel.opened(LedgerStream::Rows);
-    channel.push(FrameRows { id: 1, rows: vec![Row::default()] });
+    channel.push(FrameRows::new(1, vec![Row::default()]));
     let frames = ViewerFrames::default();
     channel.end(SessionEnd::ByUser, frames);
     let (stream, bytes) = channel.poll(1).unwrap();
@@ -135,7 +134,7 @@ fn rows_that_come_before_the_first_ping_wait_for_it() {
     let path = LedgerMessage::Path(VERSION, path(&["a"])).to_bytes().unwrap();
     let frame = |hop| {
         let rows = vec![Row { hop, ..row }];
-        LedgerMessage::Frame(FrameRows { id: u64::from(hop), rows }).to_bytes().unwrap()
+        LedgerMessage::Frame(FrameRows::new(u64::from(hop), rows)).to_bytes().unwrap()
     };
     for message in [path, frame(0), frame(1)] {
         channels[1].recv(&message, DAY + 100);
@@ -158,7 +157,7 @@ fn the_rows_of_each_viewer_are_kept() {
         viewer.viewer = id as u64 + 1;
         viewer.opened(LedgerStream::Clock);
         assert!(viewer.poll(0).is_some());
-        let rows = LedgerMessage::Frame(FrameRows { id: id as u64, rows: vec![row] });
+        let rows = LedgerMessage::Frame(FrameRows::new(id as u64, vec![row]));
         let pong = LedgerMessage::Pong { sent_ns: 0, received_ns: 1, replied_ns: 1 };
         for message in [LedgerMessage::Path(VERSION, path(&["recv"])), pong, rows] {
             viewer.recv(&message.to_bytes().unwrap(), 2);
@@ -224,9 +223,9 @@ fn nobody_fills_the_memory() {
     let row = Row { leave_ns: 2, flags: flag::LAST, ..Row::default() };
     for id in 0..2000 {
         channels[0].push_departure(sent(id, 0, 0, 0));
-        channels[0].push_packetized(FrameRows { id: id + 10_000, rows: vec![row] });
-        channels[0].push(FrameRows { id, rows: vec![row] });
-        let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row] });
+        channels[0].push_packetized(FrameRows::new(id + 10_000, vec![row]));
+        channels[0].push(FrameRows::new(id, vec![row]));
+        let frame = LedgerMessage::Frame(FrameRows::new(id, vec![row]));
         for message in [frame, LedgerMessage::Ping { sent_ns: 1 }] {
             channels[0].recv(&message.to_bytes().unwrap(), 0);
         }
@@ -235,7 +234,7 @@ fn nobody_fills_the_memory() {
     let sizes = [departures.len(), rows.len(), outgoing.len(), unconverted.len(), answers.len()];
     assert_eq!(sizes, [512, 512, 512, 512, MOST_ANSWERS]);
     for id in 0..100 {
-        let frame = LedgerMessage::Frame(FrameRows { id, rows: vec![row; 128] });
+        let frame = LedgerMessage::Frame(FrameRows::new(id, vec![row; 128]));
         channels[0].recv(&frame.to_bytes().unwrap(), 0);
     }
     assert_eq!(channels[0].unconverted_rows(), MOST_UNCONVERTED);

@@ -59,7 +59,7 @@ impl RemoteEnd for RemoteViewer {
 
     fn push(&self, rows: Vec<Row>) {
         if let Some(id) = rows.first().map(|row| row.seq) {
-            self.exchange.push(FrameRows { id, rows });
+            self.exchange.push(FrameRows::new(id, rows));
         }
     }
 

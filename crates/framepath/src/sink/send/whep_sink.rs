@@ -95,6 +95,12 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         "framepath: send: waits for `recv http://{}/whep{token}`",
         sender.address()
     );
+    // Browsers do not send what is behind `#` to the server.
+    let page = match sender.pairing() {
+        Some(code) => format!("http://{}/#{}", code.address, sender.token()),
+        None => format!("http://{}/", sender.address()),
+    };
+    let _ = writeln!(std::io::stderr(), "framepath: send: or opens in a browser: {page}");
     if let Some(code) = sender.pairing() {
         let picture = if hop.flag("qr") { qr_code::text(&code.to_string()) } else { String::new() };
         let _ = writeln!(

@@ -140,7 +140,7 @@ impl RemoteEnd for RemoteSender {
             reassembly.begin_at(arrival.last_ns);
             split.extend([reassembly, Row { hop: 1, ..jitter }, Row { hop: first, ..source }]);
         }
-        connections.exchange.push(FrameRows { id, rows: split });
+        connections.exchange.push(FrameRows::new(id, split));
     }
 
     fn add_to(&self, report: &mut Report) {
