@@ -31,6 +31,7 @@ use crate::sent_frame::SentPacket;
 mod dtls_retransmission;
 mod event;
 mod identity;
+mod missing_chunk;
 mod payload_type;
 mod remote_address;
 mod rtc_settings;
@@ -553,6 +554,8 @@ impl WebrtcPeer {
     }
 }
 
+#[cfg(test)]
+mod losing_dtls;
 #[cfg(test)]
 mod slow_cipher;
 #[cfg(test)]

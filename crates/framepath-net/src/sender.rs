@@ -308,6 +308,33 @@ mod tests {
     }
 
     #[test]
+    fn a_viewer_too_many_may_send_its_offer_again() {
+        let (sender, viewer) = (sender(), Identity::new().unwrap());
+        let code = sender.pairing().unwrap();
+        let mut offers = Vec::new();
+        for _ in 0..=MOST_VIEWERS {
+            let _ = WebrtcPeer::offer(None, &viewer, (Ipv4Addr::LOCALHOST, 9).into(), |offer| {
+                offers.push(offer);
+                Err(WebrtcError::Canceled)
+            });
+        }
+        let last = offers.pop().unwrap();
+        for offer in offers {
+            let answer = post(&sender, &format!("Bearer {}", sender.token()), &offer);
+            assert!(answer.starts_with("HTTP/1.1 201 "), "{answer}");
+        }
+        let request = ProvenRequest { method: "POST", path: ENDPOINT, body: &last };
+        let proof = code.to_header(&viewer.fingerprint, request).unwrap();
+        for _ in 0..2 {
+            let answer = post(&sender, &proof, &last).to_lowercase();
+            assert!(
+                answer.starts_with("http/1.1 503 ") && answer.contains("\r\nretry-after: 1\r\n"),
+                "{answer}"
+            );
+        }
+    }
+
+    #[test]
     fn a_viewer_that_is_ended_while_it_connects_learns_it() {
         let (sender, viewer) = (sender(), Identity::new().unwrap());
         let code = sender.pairing().unwrap();

@@ -201,6 +201,11 @@ impl SenderShared {
         lock(&self.used_proofs).insert(proof)
     }
 
+    /// Forgets a proof that has opened no session.
+    pub(crate) fn forget_proof(&self, proof: &[u8; FINGERPRINT]) {
+        lock(&self.used_proofs).remove(proof);
+    }
+
     /// Returns the counts so far.
     pub(crate) fn counts(&self) -> SenderCounts {
         let SenderShared { viewers, sent, dropped, keyframe_requests, .. } = self;

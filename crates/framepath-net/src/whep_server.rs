@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, WWW_AUTHENTICATE,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::http::uri::Authority;
 use hyper::server::conn::http1;
@@ -172,6 +173,12 @@ impl RequestRefused {
         RequestRefused { status, text: text.into(), header: None }
     }
 
+    /// Returns the refusal of a request that may be sent again in a second.
+    fn for_now(text: &str) -> RequestRefused {
+        let refused = RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, text);
+        RequestRefused { header: Some((RETRY_AFTER, "1")), ..refused }
+    }
+
     fn unavailable() -> RequestRefused {
         RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the stream has ended")
     }
@@ -179,9 +186,7 @@ impl RequestRefused {
     /// Returns the refusal of a request to which the sessions' thread gave no reply.
     fn no_reply(error: RecvTimeoutError) -> RequestRefused {
         match error {
-            RecvTimeoutError::Timeout => {
-                RequestRefused::new(StatusCode::SERVICE_UNAVAILABLE, "the sender is busy")
-            }
+            RecvTimeoutError::Timeout => RequestRefused::for_now("the sender is busy"),
             RecvTimeoutError::Disconnected => RequestRefused::unavailable(),
         }
     }
@@ -334,9 +339,13 @@ fn open(
     }
     let accepted = commands.accept(offer, claim.as_ref().map(|claim| claim.viewer), addresses);
     let (id, answer) = accepted.map_err(|refused| match refused {
-        OfferRefused::Full => refuse(StatusCode::SERVICE_UNAVAILABLE, "there are too many viewers"),
+        OfferRefused::Full => {
+            // There is no session, and the viewer sends its offer again.
+            claim.iter().for_each(|claim| commands.shared.forget_proof(&claim.proof));
+            RequestRefused::for_now("there are too many viewers")
+        }
         OfferRefused::Unavailable => RequestRefused::unavailable(),
-        OfferRefused::Busy => refuse(StatusCode::SERVICE_UNAVAILABLE, "the sender is busy"),
+        OfferRefused::Busy => RequestRefused::for_now("the sender is busy"),
         OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
     })?;
     let proof = commands.shared.pairing.as_ref().zip(claim).map(|(pairing, claim)| {

@@ -13,6 +13,8 @@ use str0m::crypto::dtls::{
 };
 use str0m::crypto::{CryptoError, CryptoProvider, from_feature_flags};
 
+use super::missing_chunk::keeps_too_many;
+
 /// Time between two calls of OpenSSL during a handshake.
 const INTERVAL: Duration = Duration::from_millis(100);
 
@@ -87,6 +89,9 @@ impl DtlsInstance for RetransmittingInstance {
     }
 
     fn send_application_data(&mut self, data: &[u8]) -> Result<(), DtlsImplError> {
+        if keeps_too_many(data) {
+            return Err(DtlsImplError::ReceiveQueueFull);
+        }
         self.inner.send_application_data(data)
     }
 

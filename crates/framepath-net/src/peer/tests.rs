@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 
+use super::missing_chunk::MOST_AHEAD;
 use super::*;
 use crate::ledger_channel::LEDGER_ATTRIBUTE;
 use crate::media_socket::ReceiveBuffer;
@@ -500,5 +501,39 @@ fn many_data_channels_end_the_session() {
         }
         let opened = ends[1].0.foreign_channels;
         assert_eq!((refused, opened), (is_refused, channels), "{channels}");
+    }
+}
+
+#[test]
+fn a_peer_that_never_sends_a_chunk_cannot_have_all_others_kept() {
+    const MESSAGES: u16 = 2 * MOST_AHEAD;
+    let [plain, sender] = [(); 2].map(|()| Identity::new().unwrap());
+    for (viewer, is_ended) in
+        [(Identity { crypto: losing_dtls::provider(), ..plain.clone() }, true), (plain, false)]
+    {
+        let (mut ends, connected, _) = session([&viewer, &sender], [None, None]);
+        assert_eq!(connected, [true; 2]);
+        let (mut written, mut ended) = (0, None);
+        // Each step is a millisecond of the session; an honest viewer's messages arrive sooner.
+        let mut now = Instant::now();
+        for _ in 0..20_000 {
+            now += Duration::from_millis(1);
+            if written < MESSAGES && ends[0].0.write_ledger(LedgerStream::Rows, b"x") {
+                written += 1;
+            }
+            for (index, (peer, socket)) in ends.iter_mut().enumerate() {
+                let mut buffer = ReceiveBuffer::new();
+                while let Some(datagram) = socket.recv(&mut buffer).unwrap() {
+                    peer.recv(&datagram, now).unwrap();
+                }
+                let driven = peer.drive(now, socket, |_| ());
+                ended = ended.or(driven.err().map(|error| (index, error.to_string())));
+            }
+            if ended.is_some() {
+                break;
+            }
+        }
+        assert_eq!(ended.as_ref().map(|(index, _)| *index), is_ended.then_some(1), "{written}: {ended:?}");
+        assert!(ended.is_some() || written == MESSAGES, "{written}");
     }
 }
