@@ -24,6 +24,10 @@ const MOST_WAITING: usize = 8192;
 /// the largest.
 const MOST_AHEAD: u64 = 1 << 16;
 
+/// Sequence number of the first packet of a sender that exchanges its ledger. In front of it is an empty packet, at the session's start:
+/// a packet that is lost in front of all others would not be missed, and str0m would not ask for it.
+pub(crate) const FIRST_SEQ: u64 = 2;
+
 /// RTP packet that has arrived.
 #[derive(Clone, Debug)]
 pub struct RtpArrival {
@@ -153,6 +157,12 @@ impl Reassembly {
             has_begun: false,
             counts: ReassemblyCounts::default(),
         })
+    }
+
+    /// Expects packet [`FIRST_SEQ`] as the stream's first. Without this, the first one that arrives is.
+    pub(crate) fn expect_first(&mut self) {
+        self.next = Some(FIRST_SEQ);
+        self.highest = Some(FIRST_SEQ - 1);
     }
 
     /// Takes a packet. Ignores a duplicate, a packet that already counts as lost, and an impossible sequence number.

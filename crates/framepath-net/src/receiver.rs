@@ -168,9 +168,13 @@ impl WhepReceiver {
         let (coding, server) = (peer.coding(), client.server);
         // An attacker on the network can take the ledger out of the answer, but not out of the code.
         let is_told_end = sender.is_some() || peer.has_ledger();
+        let mut reassembly = Reassembly::new(coding, latency_ns)?;
+        if peer.has_ledger() {
+            reassembly.expect_first();
+        }
         let session = ReceiverSession {
             shared: shared.clone(),
-            reassembly: Reassembly::new(coding, latency_ns)?,
+            reassembly,
             requests: MissingRequests::default(),
             jitter: JitterBuffer::new(options.jitter),
             backlog_ns: u64::try_from(options.backlog.as_nanos()).unwrap_or(u64::MAX),

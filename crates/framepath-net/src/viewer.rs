@@ -19,6 +19,7 @@ use crate::packetizer::PacketizedFrame;
 use crate::pairing::FINGERPRINT;
 use crate::payload::LARGEST_PAYLOAD;
 use crate::peer::{PeerEvent, WebrtcPeer};
+use crate::reassembly::FIRST_SEQ;
 use crate::sent_frame::{Departures, SentFrame};
 use crate::viewer_figures::ViewerFigures;
 
@@ -157,8 +158,7 @@ impl ViewerSession {
             has_begun: false,
             has_connected: false,
             wants_keyframe: false,
-            // Not 0, because a missing first packet is then visible.
-            next_seq: 1,
+            next_seq: FIRST_SEQ - 1,
             bandwidth: None,
             unsent: 0,
             next_burst: now,
@@ -329,6 +329,7 @@ impl ViewerSession {
             self.progress = ViewerProgress::Watching;
             self.since = now;
             (self.has_connected, self.wants_keyframe) = (true, true);
+            self.write_empty(now);
         }
         self.wants_keyframe |= asks > 0;
         if closed {
@@ -460,6 +461,13 @@ impl ViewerSession {
     fn pace(&self) -> f64 {
         let estimated = |bandwidth: &Bandwidth| bandwidth.bits().max(1) as f64 * PACE_BY_ESTIMATE;
         self.bandwidth.as_ref().map_or(FIXED_PACE as f64, estimated)
+    }
+
+    /// Writes the packet in front of [`FIRST_SEQ`].
+    fn write_empty(&mut self, now: Instant) {
+        self.peer.write(self.next_seq, (None, 0), false, Arc::default(), now);
+        self.next_seq += 1;
+        self.unsent = self.unsent.saturating_add(1);
     }
 
     fn write_burst(&mut self, now: Instant) {

@@ -98,6 +98,18 @@ pub fn the_loss_of_the_last_frames_is_counted() {
     }
 }
 
+pub fn a_lost_first_packet_is_sent_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=50", "wait=1");
+    let proxy = Proxy::start(sending.port, Dropped::FirstOf(0));
+    let output = wait(sending.watch_at(&proxy.url, "latency=5s"), "recv").ended(0);
+    assert_eq!(proxy.end(), 1);
+    assert_eq!(hashes(&output.frames()), hashes_of(&clip));
+    assert_eq!(output.stderr, "");
+    sending.end().ended(0);
+}
+
 pub fn the_loss_of_the_first_frames_is_counted() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");

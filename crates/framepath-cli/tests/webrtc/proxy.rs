@@ -135,11 +135,16 @@ fn pass_request(mut viewer: TcpStream, port: u16, own: u16) {
     let _ = write!(viewer, "{head}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
 }
 
-/// RTP timestamp and synchronisation source of a datagram; `None` if it is not RTP. The header is not encrypted.
+/// Largest part of SRTP behind the payload, bytes.
+const TAG: usize = 16;
+
+/// RTP timestamp and synchronisation source of a datagram; `None` if it is not RTP, or has no payload. The header is not encrypted.
 fn rtp(bytes: &[u8]) -> Option<(u32, u32)> {
-    let is_rtp = bytes.len() > 12 && (128..192).contains(&bytes[0]) && !(192..224).contains(&bytes[1]);
+    let is_rtp = bytes.len() > 16 && (128..192).contains(&bytes[0]) && !(192..224).contains(&bytes[1]);
     let word = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap());
-    is_rtp.then(|| (word(4), word(8)))
+    // With the header extension, whose length is in words.
+    let header = || 16 + 4 * (word(12) as usize & 0xffff);
+    (is_rtp && bytes.len() > header() + TAG).then(|| (word(4), word(8)))
 }
 
 fn pass_datagrams(socket: &UdpSocket, port: u16, drops: Dropped, switch: &ProxySwitch) {

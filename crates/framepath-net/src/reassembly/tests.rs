@@ -428,3 +428,28 @@ proptest! {
         while reassembly.finish().is_some() {}
     }
 }
+
+#[test]
+fn a_first_packet_that_is_late_or_lost_is_missed() {
+    let frames = frames(Coding::H264);
+    let mut packets = packets(Coding::H264, &frames);
+    for (seq, packet) in (FIRST_SEQ..).zip(&mut packets) {
+        packet.seq = seq;
+    }
+    let first = packets.remove(0);
+    for is_late in [true, false] {
+        let mut reassembly = Reassembly::new(Coding::H264, 1000).unwrap();
+        reassembly.expect_first();
+        packets.iter().for_each(|packet| reassembly.push(packet.clone()));
+        assert_eq!(reassembly.poll(0), None);
+        assert_eq!((reassembly.missing(), reassembly.take_gap()), (Some(FIRST_SEQ), true));
+        if is_late {
+            reassembly.push(first.clone());
+        }
+        let whole: Vec<_> = std::iter::from_fn(|| reassembly.poll(2000)).map(|frame| frame.bytes).collect();
+        let expected = if is_late { &frames[..] } else { &frames[5..] };
+        assert_eq!(whole, expected);
+        let lost = if is_late { (0, 0) } else { (1, 5) };
+        assert_eq!((reassembly.counts().lost_packets, reassembly.counts().lost_frames), lost);
+    }
+}

@@ -4,6 +4,8 @@
 
 use std::io;
 
+use super::request_count::SentRequests;
+
 /// Largest packet that no caller has asked for in this size, bytes: lists of windows, properties, pictures of the pointer. The longest
 /// answer to the setup has 256 KiB.
 const MOST: u64 = 16 << 20;
@@ -13,6 +15,8 @@ const MOST_EVENTS: u64 = 64 << 20;
 const HEAD: usize = 32;
 /// Size of the head of the answer to the setup, the first packet, bytes.
 const SETUP_HEAD: usize = 8;
+/// Type of an error.
+const ERROR: u8 = 0;
 /// Types of packets that have a length: a reply, and an event of an extension, of which the highest bit says that a client has sent it.
 const REPLY: u8 = 1;
 const GENERIC_EVENT: u8 = 35;
@@ -61,11 +65,12 @@ impl ReplyLimit {
         self.events = 0;
     }
 
-    /// Takes the next bytes of the server, which was sent `requests` requests.
+    /// Takes the next bytes of the server, which was sent `requests`.
     ///
     /// # Errors
-    /// They begin a packet that is too large, one event too many, or an answer without a request.
-    pub(super) fn check(&mut self, mut bytes: &[u8], requests: u64) -> io::Result<()> {
+    /// They begin a packet that is too large, one event too many, an answer without a request, or an error to QueryExtension, which has
+    /// none: x11rb would wait for itself for ever.
+    pub(super) fn check(&mut self, mut bytes: &[u8], requests: SentRequests) -> io::Result<()> {
         while !bytes.is_empty() {
             let skipped = self.left.min(bytes.len() as u64);
             self.left -= skipped;
@@ -92,15 +97,18 @@ impl ReplyLimit {
     }
 
     /// Checks the request that the head names, and counts an event.
-    fn check_number(&mut self, requests: u64) -> io::Result<()> {
+    fn check_number(&mut self, requests: SentRequests) -> io::Result<()> {
         let [kind, _, a, b, ..] = self.head;
         if kind != KEYMAP_NOTIFY {
             // The lower 16 bits of a number that never decreases.
             let step = u16::from_ne_bytes([a, b]).wrapping_sub(self.named as u16);
             self.named += u64::from(step);
         }
-        if self.named > requests {
+        if self.named > requests.all {
             return Err(invalid("it answers a request that was not sent".to_owned()));
+        }
+        if kind == ERROR && self.named == requests.extension_query {
+            return Err(invalid("it answers QueryExtension with an error".to_owned()));
         }
         if kind > REPLY {
             self.events += HEAD as u64 + self.left;
@@ -134,6 +142,11 @@ fn invalid(what: String) -> io::Error {
 mod tests {
     use super::*;
 
+    /// Returns so many requests, none of which asks for an extension.
+    fn sent(requests: u64) -> SentRequests {
+        SentRequests { all: requests, extension_query: 0 }
+    }
+
     /// Returns a packet of this type, with `words` words behind its head, that names the request `number`.
     fn packet(kind: u8, number: u16, words: u32) -> Vec<u8> {
         let mut packet = head(kind, number, words);
@@ -160,7 +173,7 @@ mod tests {
     /// Returns the limit behind the setup.
     fn behind_setup() -> ReplyLimit {
         let mut limit = ReplyLimit::new();
-        limit.check(&setup(), 0).unwrap();
+        limit.check(&setup(), sent(0)).unwrap();
         limit
     }
 
@@ -177,13 +190,13 @@ mod tests {
         let honest = honest.concat();
         let after_honest = |pieces: usize| {
             let mut limit = ReplyLimit::new();
-            honest.chunks(pieces).for_each(|piece| limit.check(piece, 2).unwrap());
+            honest.chunks(pieces).for_each(|piece| limit.check(piece, sent(2)).unwrap());
             limit
         };
         for pieces in [1, 7, 4096, honest.len()] {
             for kind in [REPLY, GENERIC_EVENT, GENERIC_EVENT | 0x80] {
                 for words in [most + 1, 1 << 30, u32::MAX] {
-                    let error = after_honest(pieces).check(&head(kind, 3, words), 9).unwrap_err();
+                    let error = after_honest(pieces).check(&head(kind, 3, words), sent(9)).unwrap_err();
                     let bytes = 4 * u64::from(words);
                     assert_eq!(
                         error.to_string(),
@@ -194,9 +207,9 @@ mod tests {
         }
         let mut limit = after_honest(4096);
         limit.admit(4 * most as usize + 1);
-        assert!(limit.check(&head(REPLY, 3, most + 1), 9).is_ok());
+        assert!(limit.check(&head(REPLY, 3, most + 1), sent(9)).is_ok());
         limit.left = 0;
-        assert!(limit.check(&head(REPLY, 4, most + 2), 9).is_err());
+        assert!(limit.check(&head(REPLY, 4, most + 2), sent(9)).is_err());
     }
 
     #[test]
@@ -204,16 +217,16 @@ mod tests {
         let mut limit = behind_setup();
         // More requests than the 16 bits of a number, of which one in 60,000 has a reply.
         for request in [1, 60_001, 120_001, 180_001] {
-            limit.check(&packet(2, request as u16, 0), request).unwrap();
-            limit.check(&packet(REPLY, request as u16, 1), request).unwrap();
-            limit.check(&packet(KEYMAP_NOTIFY, 0xffff, 0), request).unwrap();
+            limit.check(&packet(2, request as u16, 0), sent(request)).unwrap();
+            limit.check(&packet(REPLY, request as u16, 1), sent(request)).unwrap();
+            limit.check(&packet(KEYMAP_NOTIFY, 0xffff, 0), sent(request)).unwrap();
         }
-        for kind in [0, REPLY] {
-            let error = limit.check(&packet(kind, 180_001_u32 as u16, 0), 180_001).unwrap_err();
+        for kind in [ERROR, REPLY] {
+            let error = limit.check(&packet(kind, 180_001_u32 as u16, 0), sent(180_001)).unwrap_err();
             assert_eq!(error.to_string(), "it answers a request twice");
         }
         for (number, kind) in [(180_002, REPLY), (180_000, REPLY), (180_002, 2)] {
-            let error = limit.check(&packet(kind, number as u16, 0), 180_001).unwrap_err();
+            let error = limit.check(&packet(kind, number as u16, 0), sent(180_001)).unwrap_err();
             assert_eq!(error.to_string(), "it answers a request that was not sent");
             limit.named = 180_001;
         }
@@ -224,11 +237,21 @@ mod tests {
         let mut limit = behind_setup();
         let event = packet(GENERIC_EVENT, 0, (1 << 20) / 4 - 8);
         for _ in 0..3 {
-            (0..MOST_EVENTS >> 20).for_each(|_| limit.check(&event, 0).unwrap());
+            (0..MOST_EVENTS >> 20).for_each(|_| limit.check(&event, sent(0)).unwrap());
             limit.take_events();
         }
-        (0..MOST_EVENTS >> 20).for_each(|_| limit.check(&event, 0).unwrap());
-        let error = limit.check(&packet(2, 0, 0), 0).unwrap_err();
+        (0..MOST_EVENTS >> 20).for_each(|_| limit.check(&event, sent(0)).unwrap());
+        let error = limit.check(&packet(2, 0, 0), sent(0)).unwrap_err();
         assert_eq!(error.to_string(), "it sends more than 67108864 bytes of events at once");
+    }
+
+    #[test]
+    fn an_extension_is_there_or_not_and_no_error() {
+        let requests = SentRequests { all: 3, extension_query: 2 };
+        for (number, is_refused) in [(1, false), (2, true), (3, false)] {
+            let checked = behind_setup().check(&packet(ERROR, number, 0), requests);
+            assert_eq!(checked.is_err(), is_refused, "{number}");
+        }
+        assert!(behind_setup().check(&packet(REPLY, 2, 0), requests).is_ok());
     }
 }

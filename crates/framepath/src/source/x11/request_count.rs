@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Number of requests to an X server, by which its answers are checked.
+//! Numbers of requests to an X server, by which its answers are checked.
 
 /// Size of the head of a request, bytes. Its last two are the length of the request in words.
 const HEAD: usize = 4;
 /// Size of the head of the request for the setup, the first bytes, which is not counted.
 const SETUP_HEAD: usize = 12;
 
+/// First byte of the request QueryExtension.
+const QUERY_EXTENSION: u8 = 98;
+
+/// Requests that were sent, for the check of their answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SentRequests {
+    /// Number of requests, which is that of the last one.
+    pub(super) all: u64,
+    /// Number of the last request QueryExtension; 0 before the first.
+    pub(super) extension_query: u64,
+}
+
 /// Number of the requests that were sent. Follows the bytes that the server is sent.
 pub(super) struct RequestCount {
-    requests: u64,
+    requests: SentRequests,
     head: [u8; SETUP_HEAD],
     /// Number of bytes in `head`.
     filled: usize,
@@ -19,11 +31,17 @@ pub(super) struct RequestCount {
 
 impl RequestCount {
     pub(super) fn new() -> RequestCount {
-        RequestCount { requests: 0, head: [0; SETUP_HEAD], filled: 0, left: 0, is_setup: true }
+        RequestCount {
+            requests: SentRequests::default(),
+            head: [0; SETUP_HEAD],
+            filled: 0,
+            left: 0,
+            is_setup: true,
+        }
     }
 
-    /// Returns the number of requests of which the head was sent.
-    pub(super) fn requests(&self) -> u64 {
+    /// Returns the requests of which the head was sent.
+    pub(super) fn requests(&self) -> SentRequests {
         self.requests
     }
 
@@ -45,7 +63,10 @@ impl RequestCount {
                     true => number(6).next_multiple_of(4) + number(8).next_multiple_of(4),
                     false => (4 * number(2)).saturating_sub(HEAD),
                 };
-                self.requests += u64::from(!self.is_setup);
+                self.requests.all += u64::from(!self.is_setup);
+                if !self.is_setup && self.head[0] == QUERY_EXTENSION {
+                    self.requests.extension_query = self.requests.all;
+                }
                 (self.filled, self.is_setup) = (0, false);
             }
         }
@@ -63,13 +84,15 @@ mod tests {
             request[2..4].copy_from_slice(&words.to_ne_bytes());
             request
         };
+        let query = [&[QUERY_EXTENSION][..], &request(3)[1..]].concat();
         let mut setup = vec![0xff; 12 + 20 + 16];
         setup[6..10].copy_from_slice(&[18_u16, 16].map(u16::to_ne_bytes).concat());
-        let bytes = [setup, request(1), request(3), request(u16::MAX), request(1)].concat();
+        let bytes = [setup, request(1), request(3), query, request(u16::MAX), request(1)].concat();
         for pieces in [1, 3, 7, 4096, bytes.len()] {
             let mut count = RequestCount::new();
             bytes.chunks(pieces).for_each(|piece| count.push(piece));
-            assert_eq!((count.requests(), count.left, count.filled), (4, 0, 0), "{pieces}");
+            let requests = SentRequests { all: 5, extension_query: 3 };
+            assert_eq!((count.requests(), count.left, count.filled), (requests, 0, 0), "{pieces}");
         }
     }
 }
