@@ -158,7 +158,7 @@ impl ViewerSession {
             has_begun: false,
             has_connected: false,
             wants_keyframe: false,
-            next_seq: FIRST_SEQ - 1,
+            next_seq: 1,
             bandwidth: None,
             unsent: 0,
             next_burst: now,
@@ -463,11 +463,13 @@ impl ViewerSession {
         self.bandwidth.as_ref().map_or(FIXED_PACE as f64, estimated)
     }
 
-    /// Writes the packet in front of [`FIRST_SEQ`].
+    /// Writes the packets in front of [`FIRST_SEQ`].
     fn write_empty(&mut self, now: Instant) {
-        self.peer.write(self.next_seq, (None, 0), false, Arc::default(), now);
-        self.next_seq += 1;
-        self.unsent = self.unsent.saturating_add(1);
+        while self.next_seq < FIRST_SEQ {
+            self.peer.write(self.next_seq, (None, 0), false, Arc::default(), now);
+            self.next_seq += 1;
+            self.unsent = self.unsent.saturating_add(1);
+        }
     }
 
     fn write_burst(&mut self, now: Instant) {
