@@ -52,6 +52,17 @@ pub enum MuxError {
         /// Name of the output.
         file: String,
     },
+    /// The source does not know the size of the pictures, as `recv`, and the container needs it.
+    #[error(
+        "{file}: {format} needs the size of the pictures, which this source does not know; use a name that ends in .ts, or put \
+         `decode ! encode h264` in front"
+    )]
+    NoSize {
+        /// Name of the output.
+        file: String,
+        /// The container.
+        format: MuxFormat,
+    },
     /// The order of the packets is not that of presentation, and they have no times.
     #[error(
         "{file}: packet {packet} has no presentation time, and the pictures are not in the order of presentation; put \
@@ -146,8 +157,8 @@ impl Muxer {
     /// also returns true if the output can go back. `file` is the output's name in errors.
     ///
     /// # Errors
-    /// The container cannot hold the codec, or needs an output that can seek; the first packet lacks parameter sets;
-    /// the output cannot be written; libavformat refuses the track; or there is not enough memory.
+    /// The container cannot hold the codec, needs an output that can seek, or needs the size of the pictures; the first packet lacks
+    /// parameter sets; the output cannot be written; libavformat refuses the track; or there is not enough memory.
     pub fn create(
         file: &str,
         open: impl FnOnce() -> io::Result<(Box<dyn SeekWrite>, bool)>,
@@ -207,6 +218,7 @@ impl Muxer {
         // SAFETY: a context with one stream and an output.
         let code = unsafe { ff::avformat_write_header(raw, ptr::null_mut()) };
         match muxer.checked("write the head", code) {
+            Err(MuxError::Muxer { file, .. }) if muxer.size.0 == 0 => Err(MuxError::NoSize { file, format }),
             Err(MuxError::Muxer { file, .. }) if needs_sets(track) && head.is_empty() => {
                 Err(MuxError::NoParameterSets { file })
             }

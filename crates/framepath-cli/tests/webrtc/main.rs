@@ -20,6 +20,7 @@ framepath_testkit::tests!(
     browser::a_browser_shows_the_stream_and_its_ledger,
     browser::a_browser_with_a_wrong_token_says_so,
     viewers::all_frames_of_a_clip_arrive,
+    viewers::a_viewer_records_the_stream_where_the_container_needs_no_size,
     viewers::two_viewers_get_all_frames,
     viewers::a_late_viewer_starts_at_a_keyframe,
     viewers::a_killed_viewer_does_not_disturb_another,

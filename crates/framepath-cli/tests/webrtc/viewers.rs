@@ -29,6 +29,26 @@ pub fn all_frames_of_a_clip_arrive() {
     }
 }
 
+pub fn a_viewer_records_the_stream_where_the_container_needs_no_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    for (name, code) in [("copy.ts", 0), ("copy.mkv", 1)] {
+        let sending = start(&clip, "rate=100", "wait=1");
+        let copy = folder.path().join(name);
+        let path =
+            format!("recv {} token={} latency=5s ! mux {}", sending.url, sending.token, copy.display());
+        let output = run(&["run", "--quiet", &path]).ended(code);
+        if code == 0 {
+            assert_eq!(hashes_of(&copy), hashes_of(&clip));
+        } else {
+            output.prints("mkv needs the size of the pictures, which this source does not know");
+            assert!(!copy.exists());
+        }
+        sending.signal(Signal::INT);
+        sending.end();
+    }
+}
+
 pub fn two_viewers_get_all_frames() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");
