@@ -42,6 +42,7 @@ framepath_testkit::tests! {
     a_signal_ends_the_wait_for_a_change,
     a_server_that_cannot_be_reached_is_named,
     a_server_that_does_not_answer_is_an_error,
+    a_signal_ends_the_wait_for_the_setup,
     a_request_without_an_answer_is_an_error,
     a_picture_of_another_depth_is_refused,
     the_screen_of_the_session_is_found,
@@ -493,6 +494,19 @@ fn a_server_that_does_not_answer_is_an_error() {
             "cannot connect to the X server 127.0.0.1:{number}: it has not answered for 5 s"
         ));
         drop(listener);
+    });
+}
+
+fn a_signal_ends_the_wait_for_the_setup() {
+    within_deadline(|| {
+        let (listener, number) = (0..100)
+            .find_map(|number| Some((TcpListener::bind(("127.0.0.1", 7000 + number)).ok()?, 1000 + number)))
+            .unwrap();
+        let child = framepath(&["run", &format!("x11 127.0.0.1:{number} ! null")]).spawn().unwrap();
+        let connection = listener.accept().unwrap();
+        children::signal(&child, SIGINT).unwrap();
+        framepath_testkit::wait(child, "the run").ended(130);
+        drop(connection);
     });
 }
 

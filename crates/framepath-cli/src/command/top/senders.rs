@@ -11,7 +11,7 @@ use framepath::read_sender_metrics;
 use framepath_model::shown::shown;
 use framepath_model::shown_time::shown_time;
 use framepath_os::display::terminal::Terminal;
-use framepath_os::process::signal;
+use framepath_os::process::{cancel, signal};
 use framepath_os::time::{now_ns, sleep_until};
 
 use super::{CTRL_C, ONCE};
@@ -90,9 +90,13 @@ impl ViewerLook {
 
 impl SenderLook {
     fn new(address: SocketAddr) -> anyhow::Result<SenderLook> {
-        let page =
-            read_sender_metrics(address, signal::interrupted).with_context(|| format!("sender {address}"))?;
-        Ok(SenderLook::from_page(&page))
+        let page = match read_sender_metrics(address, signal::interrupted) {
+            Err(_) if signal::interrupted() => return Err(cancel::canceled().into()),
+            page => page.with_context(|| format!("sender {address}"))?,
+        };
+        let look = SenderLook::from_page(&page);
+        anyhow::ensure!(!look.totals.is_empty(), "sender {address}: the answer has no figures of a sender");
+        Ok(look)
     }
 
     /// Reads the page of a sender. Lines that are not of one are left out.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use framepath_os::measure::meter;
-use framepath_os::process::{signal, stop};
+use framepath_os::process::{cancel, signal, stop};
 use framepath_os::time::now_ns;
 use x11rb::connection::{Connection, RequestConnection};
 use x11rb::errors::{ConnectError, ConnectionError, ReplyError, ReplyOrIdError};
@@ -55,9 +55,7 @@ impl XFailure {
     /// Returns the error for a caller to which an interrupted wait is an error, too.
     pub(super) fn into_error(self) -> StageError {
         match self {
-            XFailure::Interrupted => {
-                StageError::Screen("a signal has ended the wait for the X server".to_owned())
-            }
+            XFailure::Interrupted => StageError::io("wait for the X server")(cancel::canceled()),
             XFailure::Refused(_, error) | XFailure::Lost(error) => error,
         }
     }
@@ -99,6 +97,9 @@ impl XServer {
                             cannot(&format!("it denies the connection: {}", reason.trim()))
                         }
                         ConnectError::InvalidScreen => cannot(&format!("it has no screen {screen}")),
+                        ConnectError::IoError(_) if signal::interrupted() => {
+                            XFailure::Interrupted.into_error()
+                        }
                         ConnectError::IoError(error) => cannot(&lost(error)),
                         error => cannot(error),
                     })?;
