@@ -15,8 +15,8 @@ use crate::sent_frame::SentFrame;
 const MOST_OUTGOING: usize = 1024;
 /// Maximum number of frames of all other ends that are kept; the oldest are forgotten.
 const MOST_FRAMES: usize = 1 << 16;
-/// Maximum number of rows of all these frames, about 200 MB. Frames of honest ends have one row for each hop.
-const MOST_ROWS: usize = 1 << 20;
+/// Maximum number of rows of all these frames, about 60 MB. Frames of honest ends have one row for each hop.
+const MOST_ROWS: usize = 1 << 18;
 // Numbers of hops have 16 bits in a report, which also has the hops of this end, and two of the way to each other end.
 const _: () = assert!(LedgerExchange::MOST_REMOTES * (MOST_HOPS + 2) < 1 << 13);
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use framepath_model::access_unit::Coding;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use str0m::bwe::{Bitrate, BweKind};
-use str0m::change::{SdpAnswer, SdpOffer};
+use str0m::change::SdpOffer;
 use str0m::channel::{Channel, ChannelConfig, ChannelId, Reliability};
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -40,7 +40,7 @@ pub(crate) use event::PeerEvent;
 pub(crate) use identity::Identity;
 use payload_type::payload_type;
 use remote_address::RemoteAddress;
-use rtc_settings::{description, new_rtc, pin};
+use rtc_settings::{description, new_rtc, pin, read_answer};
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
 const RESENDS: (usize, Duration) = (4096, Duration::from_secs(2));
@@ -52,7 +52,7 @@ const MOST_ASKED: usize = 1024;
 /// Maximum number of data channels of the other end, besides those for the ledger. str0m looks at all of them for each datagram.
 const MOST_CHANNELS: usize = 16;
 
-/// Time between two packets by str0m's clock, at least. A session is ahead of the present by this time for each packet of a burst.
+/// Least time between two packets by str0m's clock. A session is ahead of the present by this time for each packet of a burst.
 const PACKET_STEP: Duration = Duration::from_micros(1);
 /// Shortest time to the next call of [`WebrtcPeer::drive`] that changes nothing but the time.
 const LEAST_WAIT: Duration = Duration::from_micros(250);
@@ -65,6 +65,10 @@ const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
 /// at most eight early requests in a row, and then one per tick.
 const MOST_AHEAD: Duration = Duration::from_millis(240);
+/// Maximum number of such steps at once, while packets of the video wait and while there is padding only: by the other end's reports,
+/// str0m may hold the network for so fast that padding never ends.
+const MOST_STEPS: u32 = 64;
+const MOST_PADDING_STEPS: u32 = 8;
 /// Longest time for which a session that is to be closed waits for its data channels.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Calls str0m. On some bytes that no honest peer sends, such as DTLS records in the middle of others, it panics; then this session
@@ -74,7 +78,7 @@ fn guarded<T>(call: impl FnOnce() -> Result<T, WebrtcError>) -> Result<T, Webrtc
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(WebrtcError::Panicked))
 }
 
-/// Returns true if the data channels have failed, as those that are still being opened do at the session's end.
+/// Returns true if the data channels have failed, as those that are still being opened do at the end.
 fn is_of_channels<T>(result: &Result<T, WebrtcError>) -> bool {
     matches!(result, Err(WebrtcError::Session(RtcError::Sctp(_))))
 }
@@ -181,10 +185,7 @@ impl WebrtcPeer {
         add_ledger_attribute(&mut offer);
         let answer = exchange(offer)?;
         let has_ledger = exchanges_ledger(&answer);
-        let answer = SdpAnswer::from_sdp_string(&answer).map_err(|error| {
-            log::debug!("answer: {error}");
-            description("the answer is not valid")
-        })?;
+        let answer = read_answer(&answer)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
         if let Some(sender) = sender {
             pin(&mut rtc, sender);
@@ -196,6 +197,32 @@ impl WebrtcPeer {
         if has_ledger {
             peer.start_ledger(true);
         }
+        Ok(peer)
+    }
+
+    /// Makes the session of a sender that publishes to a server: calls `exchange` with the offer's text, and accepts the answer's text
+    /// that it returns. `highest_rate` is the highest bit rate of a video that follows the network.
+    ///
+    /// # Errors
+    /// The error of `exchange`; the answer is not valid, or the server does not take the codec.
+    pub(crate) fn publish(
+        (coding, highest_rate): (Coding, Option<u64>),
+        identity: &Identity,
+        local: SocketAddr,
+        exchange: impl FnOnce(String) -> Result<String, WebrtcError>,
+    ) -> Result<WebrtcPeer, WebrtcError> {
+        let now = Instant::now();
+        let mut rtc = new_rtc(&[coding], false, identity, local, highest_rate, now)?;
+        let mut changes = rtc.sdp_api();
+        let mid = changes.add_media(MediaKind::Video, Direction::SendOnly, None, None, None);
+        let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
+        let answer = read_answer(&exchange(offer.to_sdp_string())?)?;
+        rtc.sdp_api().accept_answer(pending, answer)?;
+        let (pt, _) = payload_type(&rtc, mid, &[coding])
+            .ok_or_else(|| description(format!("the server does not take {coding}")))?;
+        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        peer.is_sender = true;
+        peer.keep_no_resends();
         Ok(peer)
     }
 
@@ -360,7 +387,9 @@ impl WebrtcPeer {
         if let Some(number) = number {
             values.user_values.set(FrameNumber(number));
         }
-        let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(true);
+        // str0m pads the stream with packets that it keeps to send them again, and with an empty one it would never be done.
+        let is_kept = !payload.is_empty();
+        let write = RtpWrite::new(self.pt, seq.into(), time, now, payload).marker(marker).nackable(is_kept);
         let write = write.ext_vals(values);
         if let Some(stream) = self.rtc.direct_api().stream_tx_by_mid(self.mid, None) {
             stream.write_rtp(write);
@@ -433,7 +462,7 @@ impl WebrtcPeer {
         self.worked_to = self.worked_to.max(now);
         self.try_close(now);
         self.work()?;
-        let mut is_idle = true;
+        let (mut is_idle, mut steps) = (true, 0);
         loop {
             // str0m encrypts a packet when it gives it out.
             let (begin_ns, begin_cpu_ns) = if self.is_sender { (now_ns(), thread_cpu_ns()) } else { (0, 0) };
@@ -454,7 +483,11 @@ impl WebrtcPeer {
             match output? {
                 Output::Timeout(at) => {
                     // str0m's pacer lets one packet pass, and the next one a microsecond later.
-                    if at <= self.worked_to + PACKET_STEP && !std::mem::replace(&mut is_idle, true) {
+                    let is_next =
+                        at <= self.worked_to + PACKET_STEP && !std::mem::replace(&mut is_idle, true);
+                    let most = if self.unsent > 0 { MOST_STEPS } else { MOST_PADDING_STEPS };
+                    if is_next && steps < most {
+                        steps += 1;
                         self.worked_to = self.worked_to.max(at);
                         self.work()?;
                         continue;

@@ -159,8 +159,10 @@ impl Reassembly {
         })
     }
 
-    /// Expects packet [`FIRST_SEQ`] as the stream's first. Without this, the first one that arrives is.
+    /// Expects packet [`FIRST_SEQ`] as the stream's first, and the frame's number in each frame's first packet, as a sender that exchanges
+    /// its ledger has it. Without this, the first packet that arrives is the first.
     pub(crate) fn expect_first(&mut self) {
+        self.is_numbered = true;
         self.next = Some(FIRST_SEQ);
         self.highest = Some(FIRST_SEQ - 1);
     }

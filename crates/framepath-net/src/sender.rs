@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sender: a WHEP server that sends one stream of encoded frames to all its viewers.
+//! Sender: a WHEP server that sends one stream of encoded frames to all its viewers, or a client of a WHIP server.
 //!
 //! One thread has the UDP socket and all sessions. Another has the HTTP server, with a thread for each connection. The
 //! caller's thread packetises, and never waits for the network.
 
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use framepath_model::access_unit::Coding;
 
 use crate::congestion::{CongestionControl, SenderRequest};
 use crate::error::WebrtcError;
+use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
@@ -23,15 +24,15 @@ use crate::media_socket::MediaSocket;
 use crate::packetizer::Packetizer;
 use crate::pairing::PairingCode;
 use crate::peer::Identity;
+use crate::publication::{Publication, PublishOptions};
 use crate::random::random_bytes;
 use crate::reachable::reachable;
 use crate::sender_control::SenderControl;
 use crate::sender_sessions::SenderSessions;
 use crate::sender_shared::{Commands, SenderCommand, SenderCounts, SenderShared};
 use crate::sent_frame::SentFrame;
-use crate::wake_event::WakeEvent;
+use crate::viewer::ViewerSession;
 use crate::whep_server::WhepServer;
-use crate::wrong_tokens::WrongTokens;
 
 /// Settings of a sender.
 #[derive(Clone, Debug)]
@@ -47,12 +48,14 @@ pub struct SenderOptions {
     pub bit_rates: Option<RangeInclusive<u64>>,
 }
 
-/// WHEP server with one stream.
+/// WHEP server with one stream, or a client that publishes one.
 pub struct WhepSender {
     commands: Commands,
     packetizer: Packetizer,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
+    /// Session at a WHIP server; `None` for a WHEP server.
+    publication: Option<Publication>,
 }
 
 impl WhepSender {
@@ -77,41 +80,45 @@ impl WhepSender {
                 (HEXLOWER.encode(&token), Some(PairingCode { address, fingerprint, token }))
             }
         };
-        let shared = Arc::new(SenderShared {
-            token,
-            pairing,
-            wrong_tokens: WrongTokens::default(),
-            used_proofs: Mutex::default(),
-            coding,
-            highest_rate: bit_rates.as_ref().map(|rates| *rates.end()),
-            identity,
-            port: address.port(),
-            wake: WakeEvent::new()?,
-            stop: WakeEvent::new()?,
-            stopped: AtomicBool::new(false),
-            watching: AtomicUsize::new(0),
-            figures: Mutex::default(),
-            to_end: Mutex::default(),
-            viewers: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            dropped: AtomicU64::new(0),
-            keyframe_requests: AtomicU64::new(0),
-            ledger: Arc::default(),
-            sent_frames: Mutex::default(),
-            on_metrics: Mutex::new(None),
-            on_change: Mutex::new(None),
-            on_request: Mutex::new(None),
-        });
+        let shared = SenderShared::new((coding, bit_rates.as_ref()), identity, address.port())?;
+        let shared = Arc::new(SenderShared { token, pairing, ..shared });
+        let sessions = SenderSessions::new(shared.clone(), socket, bit_rates.map(CongestionControl::new));
+        let mut sender = WhepSender::start(shared, packetizer, address, sessions)?;
+        let server = WhepServer::new(listener, sender.commands.clone());
+        sender.spawn("whep", move || server.run())?;
+        Ok(sender)
+    }
+
+    /// Opens a session at a WHIP server, which then is the only viewer. The wait for the server ends early if `canceled` returns true.
+    ///
+    /// # Errors
+    /// WebRTC cannot carry the codec; the URL is not valid; the server cannot be reached, refuses the offer, does not answer in time, or
+    /// does not take the codec; the wait was canceled; or a thread or a descriptor could not be made.
+    pub fn publish(options: &PublishOptions, canceled: impl Fn() -> bool) -> Result<WhepSender, WebrtcError> {
+        let packetizer = Packetizer::new(options.coding)?;
+        let identity = Identity::new()?;
+        let (publication, peer, socket) = Publication::open(options, &identity, canceled)?;
+        let (address, server) = (socket.local_addr()?, publication.server());
+        let rates = options.bit_rates.clone();
+        let shared = Arc::new(SenderShared::new((options.coding, rates.as_ref()), identity, address.port())?);
+        let mut sessions = SenderSessions::new(shared.clone(), socket, rates.map(CongestionControl::new));
+        let ledger = LedgerChannel::new(shared.ledger.clone());
+        sessions.add(ViewerSession::new(String::new(), None, server.ip(), peer, ledger));
+        let mut sender = WhepSender::start(shared, packetizer, address, sessions)?;
+        sender.publication = Some(publication);
+        Ok(sender)
+    }
+
+    /// Starts the thread that has the sessions.
+    fn start(
+        shared: Arc<SenderShared>,
+        packetizer: Packetizer,
+        address: SocketAddr,
+        sessions: SenderSessions,
+    ) -> Result<WhepSender, WebrtcError> {
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
-        let mut sender = WhepSender { commands, packetizer, address, threads: Vec::new() };
-        let server = WhepServer::new(listener, sender.commands.clone());
-        let sessions = SenderSessions::new(
-            sender.commands.shared.clone(),
-            socket,
-            bit_rates.map(CongestionControl::new),
-        );
-        sender.spawn("whep", move || server.run())?;
+        let mut sender = WhepSender { commands, packetizer, address, threads: Vec::new(), publication: None };
         sender.spawn("send", move || sessions.run(&received))?;
         Ok(sender)
     }
@@ -201,6 +208,7 @@ impl WhepSender {
         while goes_on() && self.threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
+        self.publication.take().into_iter().for_each(Publication::end);
     }
 
     /// Returns the counts so far.
@@ -225,15 +233,16 @@ impl Drop for WhepSender {
     /// viewers learn that frames may be missing, as by [`fail`](WhepSender::fail).
     fn drop(&mut self) {
         self.stop_server();
-        // The thread sees that no handle is left once the server has ended, too.
+        // The thread of the sessions sees that no handle is left once that of the server, which was started behind it, has ended, too.
         let (closed, _) = mpsc::channel();
         self.commands.queue = closed;
         self.commands.shared.wake.set();
-        for thread in self.threads.drain(..) {
+        for thread in self.threads.drain(..).rev() {
             // A thread that panicked has reported it.
             let _ = thread.join();
             self.commands.shared.wake.set();
         }
+        self.publication.take().into_iter().for_each(Publication::end);
     }
 }
 
@@ -244,7 +253,6 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::ledger_channel::LedgerChannel;
     use crate::pairing::ProvenRequest;
     use crate::peer::{PeerEvent, WebrtcPeer};
     use crate::sender_sessions::MOST_VIEWERS;

@@ -176,6 +176,12 @@ impl SenderSessions {
         }
     }
 
+    /// Adds the session at a server, the only one.
+    pub(crate) fn add(&mut self, session: ViewerSession) {
+        // There is room for one.
+        let _ = self.accept(session);
+    }
+
     fn accept(&mut self, mut session: ViewerSession) -> Result<(), OfferRefused> {
         if self.ends.is_some() {
             return Err(OfferRefused::Unavailable);

@@ -3,6 +3,7 @@
 
 use std::collections::{HashSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender as CommandSender, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
@@ -185,6 +186,43 @@ impl Commands {
 }
 
 impl SenderShared {
+    /// Makes the shared part of a sender with this codec and these bit rates, which has its UDP socket at `port`, no token and no
+    /// pairing code.
+    ///
+    /// # Errors
+    /// There is no descriptor left.
+    pub(crate) fn new(
+        (coding, bit_rates): (Coding, Option<&RangeInclusive<u64>>),
+        identity: Identity,
+        port: u16,
+    ) -> Result<SenderShared, WebrtcError> {
+        Ok(SenderShared {
+            token: String::new(),
+            pairing: None,
+            wrong_tokens: WrongTokens::default(),
+            used_proofs: Mutex::default(),
+            coding,
+            highest_rate: bit_rates.map(|rates| *rates.end()),
+            identity,
+            port,
+            wake: WakeEvent::new()?,
+            stop: WakeEvent::new()?,
+            stopped: AtomicBool::new(false),
+            watching: AtomicUsize::new(0),
+            figures: Mutex::default(),
+            to_end: Mutex::default(),
+            viewers: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            dropped: AtomicU64::new(0),
+            keyframe_requests: AtomicU64::new(0),
+            ledger: Arc::default(),
+            sent_frames: Mutex::default(),
+            on_metrics: Mutex::new(None),
+            on_change: Mutex::new(None),
+            on_request: Mutex::new(None),
+        })
+    }
+
     /// Keeps the times of frames that have left.
     pub(crate) fn add_sent(&self, frames: impl ExactSizeIterator<Item = SentFrame>) {
         if frames.len() == 0 {

@@ -24,6 +24,9 @@ const CHECK: Duration = Duration::from_millis(20);
 /// Shortest pause before a request to a server that has no time now is sent again.
 const SHORTEST_RETRY: Duration = Duration::from_millis(200);
 
+/// Maximum number of times that a server may send the client elsewhere.
+const MOST_REDIRECTS: u32 = 5;
+
 /// Largest answer, bytes.
 const MOST_SDP: usize = 64 << 10;
 
@@ -99,6 +102,12 @@ fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
     seconds.to_str().ok()?.parse().ok().map(Duration::from_secs)
 }
 
+/// Returns the endpoint to which the server sends the client.
+fn redirection(status: StatusCode, headers: &HeaderMap) -> Option<&str> {
+    let is_one = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    headers.get(LOCATION).filter(|_| is_one)?.to_str().ok()
+}
+
 /// Endpoint of a server, and the client's right to use it.
 pub(crate) struct WhepClient {
     url: String,
@@ -154,7 +163,8 @@ impl WhepClient {
         Err(last)
     }
 
-    /// Sends an offer, and again while the server asks for that (`Retry-After` in seconds, RFC 9110, section 10.2.3).
+    /// Sends an offer, and again while the server asks for that (`Retry-After` in seconds, RFC 9110, section 10.2.3) or names another
+    /// endpoint (RFC 9725, section 4.5).
     ///
     /// # Errors
     /// The server refuses the request, or does not answer before `deadline`; its answer is not that of the pairing code's sender; or
@@ -165,10 +175,19 @@ impl WhepClient {
         deadline: Instant,
         canceled: impl Fn() -> bool,
     ) -> Result<WhepAnswer, WebrtcError> {
-        let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let (status, headers, answer) = loop {
+        let mut redirects = 0;
+        let (path, (status, headers, answer)) = loop {
+            let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
             let answered = self.request(&Method::POST, &path, offer.clone(), deadline, &canceled)?;
-            let Some(pause) = retry_after(answered.0, &answered.1) else { break answered };
+            if let Some(location) =
+                redirection(answered.0, &answered.1).filter(|_| redirects < MOST_REDIRECTS)
+            {
+                redirects += 1;
+                self.follow(location, deadline)?;
+                continue;
+            }
+            let answered = (path, answered);
+            let Some(pause) = retry_after(answered.1.0, &answered.1.1) else { break answered };
             let pause = pause.max(SHORTEST_RETRY);
             let begin = Instant::now();
             if pause >= deadline.saturating_duration_since(begin) {
@@ -196,10 +215,44 @@ impl WhepClient {
             return Err(WebrtcError::ForeignAnswer);
         }
         let location = headers.get(LOCATION).and_then(|value| value.to_str().ok());
-        // An absolute location on another server gets no request, because the token is for this one.
-        let resource =
-            location.filter(|path| path.starts_with('/') && !path.starts_with("//")).map(str::to_owned);
+        // A session on another server gets no request, because the token is for this one.
+        let resource = location.and_then(|location| self.resolve(location)).filter(|uri| self.is_here(uri));
+        let resource = resource.and_then(|uri| uri.path_and_query().map(|path| path.as_str().to_owned()));
         Ok(WhepAnswer { answer, resource })
+    }
+
+    /// Returns the URL that `location` means in an answer: a whole URL, or a path of this server.
+    fn resolve(&self, location: &str) -> Option<Uri> {
+        let location: Uri = location.parse().ok()?;
+        if location.authority().is_some() {
+            return location.scheme_str().is_some_and(|scheme| scheme == "http").then_some(location);
+        }
+        let parts = location.into_parts();
+        let (scheme, authority) = (self.uri.scheme()?.clone(), self.uri.authority()?.clone());
+        let url = Uri::builder().scheme(scheme).authority(authority);
+        url.path_and_query(parts.path_and_query?).build().ok()
+    }
+
+    /// Returns true if the URL is one of this server.
+    fn is_here(&self, uri: &Uri) -> bool {
+        uri.authority() == self.uri.authority()
+    }
+
+    /// Goes to the endpoint that the server names. The token is for this server only.
+    fn follow(&mut self, location: &str, deadline: Instant) -> Result<(), WebrtcError> {
+        let wrong = |wrong| WebrtcError::Url { url: location.to_owned(), wrong };
+        let uri =
+            self.resolve(location).ok_or_else(|| wrong("the server names no endpoint that can be used"))?;
+        log::info!("{}: goes on at {uri}", self.url);
+        if self.is_here(&uri) {
+            self.uri = uri;
+        } else if matches!(self.credential, Credential::Pairing(..)) {
+            // A sender with a pairing code has one address, which is in the code.
+            return Err(wrong("the server is not the pairing code's"));
+        } else {
+            *self = WhepClient::connect(&uri.to_string(), Credential::None, deadline)?;
+        }
+        Ok(())
     }
 
     /// Ends the session with this resource.

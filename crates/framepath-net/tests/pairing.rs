@@ -253,6 +253,41 @@ fn an_offer_is_sent_again_while_the_server_has_no_time() {
 }
 
 #[test]
+fn an_offer_goes_where_the_server_says_and_the_token_stays_here() {
+    let [here, there] = [(); 2].map(|()| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap());
+    let url = |server: &TcpListener| format!("http://{}/whep", server.local_addr().unwrap());
+    let (first, other) = (url(&here), format!("{}?x=1", url(&there)));
+    let serving = std::thread::spawn(move || {
+        let locations = ["/second", other.as_str(), "/third", "/whep", "/whep", "/whep"];
+        let servers = [&here, &here, &there, &there, &there, &there];
+        let requests = servers.into_iter().zip(locations).map(|(server, location)| {
+            let (mut stream, offer) = read_offer(server);
+            write!(
+                stream,
+                "HTTP/1.1 307 Temporary Redirect\r\nLocation: {location}\r\nContent-Length: 0\r\n\r\n"
+            )
+            .unwrap();
+            let head = String::from_utf8_lossy(&offer).into_owned();
+            let line = head.lines().next().unwrap().to_owned();
+            (line, head.to_lowercase().contains("authorization: bearer secret"))
+        });
+        requests.collect::<Vec<_>>()
+    });
+    let refused = open(&first, Some("secret")).err();
+    assert!(matches!(refused, Some(WebrtcError::Refused { status: 307, .. })), "{refused:?}");
+    let expected = [
+        ("/whep", true),
+        ("/second", true),
+        ("/whep?x=1", false),
+        ("/third", false),
+        ("/whep", false),
+        ("/whep", false),
+    ];
+    let expected = expected.map(|(path, has_token)| (format!("POST {path} HTTP/1.1"), has_token));
+    assert_eq!(serving.join().unwrap(), expected);
+}
+
+#[test]
 fn an_answer_is_whole_although_the_server_closes_behind_it() {
     for size in [100, 5_000, 60_000] {
         let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

@@ -118,6 +118,15 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
             format!("file {mjpeg} ! send"),
             "codec mjpeg is not supported over WebRTC; supported: h264, hevc, vp8, vp9, av1",
         ),
+        (
+            format!("file {clip} ! send whip=http://127.0.0.1:1/whip"),
+            "connect to 127.0.0.1:1: Connection refused",
+        ),
+        (format!("file {clip} ! send whip=https://127.0.0.1/whip"), "https:// is not supported"),
+        (
+            format!("file {clip} ! send whip=http://127.0.0.1:1/whip wait=1"),
+            "wait= is for viewers that connect to this program; remove it, or whip=",
+        ),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),
         ("recv https://127.0.0.1/whep ! null".to_owned(), "https:// is not supported; expected http://"),
         ("recv http://127.0.0.1:1/whep ! null".to_owned(), "connect to 127.0.0.1:1: Connection refused"),

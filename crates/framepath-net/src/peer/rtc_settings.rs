@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
 use str0m::bwe::Bitrate;
+use str0m::change::SdpAnswer;
 use str0m::crypto::Fingerprint;
 use str0m::rtp::Extension;
 use str0m::{Candidate, Rtc};
@@ -67,4 +68,12 @@ pub(super) fn pin(rtc: &mut Rtc, fingerprint: [u8; FINGERPRINT]) {
 /// Returns the error of a session description.
 pub(super) fn description(error: impl std::fmt::Display) -> WebrtcError {
     WebrtcError::Description(error.to_string())
+}
+
+/// Reads the text of an answer.
+pub(super) fn read_answer(answer: &str) -> Result<SdpAnswer, WebrtcError> {
+    SdpAnswer::from_sdp_string(answer).map_err(|error| {
+        log::debug!("answer: {error}");
+        description("the answer is not valid")
+    })
 }

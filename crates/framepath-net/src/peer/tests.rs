@@ -537,3 +537,46 @@ fn a_peer_that_never_sends_a_chunk_cannot_have_all_others_kept() {
         assert!(ended.is_some() || written == MESSAGES, "{written}");
     }
 }
+
+#[test]
+fn a_server_gets_the_packets_of_a_published_stream() {
+    let [publisher, server] = [(); 2].map(|()| Identity::new().unwrap());
+    let sockets = [(); 2].map(|()| MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap());
+    let [local, remote] = [0, 1].map(|index| sockets[index].local_addr().unwrap());
+    let coding = Coding::Vp8;
+    let mut accepted = None;
+    let sender = WebrtcPeer::publish((coding, None), &publisher, local, |offer| {
+        assert!(offer.contains("a=sendonly\r\n") && !offer.contains("m=application"), "{offer}");
+        let now = Instant::now();
+        let mut rtc = new_rtc(&[coding], true, &server, remote, None, now)?;
+        let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer).unwrap())?.to_sdp_string();
+        let mid = Mid::from(answer.lines().find_map(|line| line.strip_prefix("a=mid:")).unwrap());
+        let (pt, _) = payload_type(&rtc, mid, &[coding]).unwrap();
+        accepted = Some(WebrtcPeer::new(rtc, remote, (mid, pt, coding), now));
+        Ok(answer)
+    });
+    let (mut sender, mut server) = (sender.unwrap(), accepted.unwrap());
+    let (mut connected, mut next, mut seqs) = ([false; 2], 1, Vec::new());
+    let until = Instant::now() + Duration::from_secs(20);
+    while seqs.len() < 3 {
+        assert!(Instant::now() < until, "connected: {connected:?}, {seqs:?}");
+        sender.step(&sockets[0], |event| connected[0] |= matches!(event, PeerEvent::Connected));
+        server.step(&sockets[1], |event| match event {
+            PeerEvent::Connected => connected[1] = true,
+            PeerEvent::Packet { seq, .. } => seqs.push(seq),
+            _ => {}
+        });
+        // One at a time, because a step takes all datagrams first, and str0m keeps the last packet of a source.
+        if connected == [true; 2] && seqs.len() + 1 == next {
+            sender.write(next as u64, (None, 9000), true, vec![0x10, 1, 2, 3].into(), Instant::now());
+            next += 1;
+        }
+    }
+    assert_eq!(seqs, [1, 2, 3]);
+    // A server that does not take the codec.
+    let refused = WebrtcPeer::publish((Coding::Av1, None), &publisher, local, |offer| {
+        let mut rtc = new_rtc(&[Coding::Vp8], true, &publisher, remote, None, Instant::now())?;
+        Ok(rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer).unwrap())?.to_sdp_string())
+    });
+    assert!(matches!(refused.err(), Some(WebrtcError::Description(_))));
+}

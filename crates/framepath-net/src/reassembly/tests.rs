@@ -433,8 +433,12 @@ proptest! {
 fn a_first_packet_that_is_late_or_lost_is_missed() {
     let frames = frames(Coding::H264);
     let mut packets = packets(Coding::H264, &frames);
+    let (mut number, mut begins) = (0, true);
     for (seq, packet) in (FIRST_SEQ..).zip(&mut packets) {
         packet.seq = seq;
+        packet.number = begins.then_some(number);
+        begins = packet.marker;
+        number += u64::from(begins);
     }
     let first = packets.remove(0);
     for is_late in [true, false] {

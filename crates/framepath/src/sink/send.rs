@@ -31,6 +31,12 @@ static DEFINITION: Definition = Definition::sink(
          0.0.0.0 is all networks; port 0: a free port",
     ),
     Arg::option(
+        "whip",
+        ValueKind::Text("http://HOST:PORT/PATH"),
+        DefaultValue::Unset("none: viewers connect to this program"),
+        "publish to this WHIP server, which has the viewers; token= is its bearer token",
+    ),
+    Arg::option(
         "token",
         ValueKind::Text("a secret without spaces"),
         DefaultValue::Unset("a random one, printed to standard error"),

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sink `send`, with framepath-net.
+//! The sink `send`, with framepath-net: to viewers by WHEP, or to a server by WHIP.
 
 use std::io::Write;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::time::Duration;
 
 use framepath_codec::{AnnexB, Codec};
 use framepath_model::access_unit::{Coding, Sequences};
@@ -11,7 +13,7 @@ use framepath_model::frame_number::insert_frame_number;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
-use framepath_net::{SenderOptions, SenderRequest, WhepSender};
+use framepath_net::{PublishOptions, SenderOptions, SenderRequest, WhepSender};
 use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
@@ -32,6 +34,11 @@ use crate::request::Request;
 use crate::source::recv::net_error;
 use crate::stage::Stage;
 
+/// Codec of the frames, and the encoder's lowest and highest bit rate.
+type BitRates = (Coding, Option<RangeInclusive<u64>>);
+
+/// Longest wait for the answer of a WHIP server, and for the session.
+const SERVER: Duration = Duration::from_secs(10);
 /// Longest sleep while the sink waits for viewers, nanoseconds.
 const SLEEP_NS: u64 = 100_000_000;
 
@@ -40,6 +47,8 @@ pub(super) struct WhepSink {
     sender: WhepSender,
     /// Reader of standard input; `None` without `control=`.
     _control: Option<ControlLines>,
+    /// URL of the WHIP server; `None` for viewers that connect.
+    server: Option<String>,
     /// Number of viewers to wait for.
     wait: usize,
     coding: Coding,
@@ -65,6 +74,51 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         let codec = track.codec.to_string();
         return Err(net_error(framepath_net::WebrtcError::Codec(codec)));
     }
+    let coding = (track.coding(), track.bit_rates.clone());
+    let server = hop.is_set("whip").then(|| hop.text("whip").to_owned());
+    let sender = match &server {
+        Some(url) => publish(hop, url, coding)?,
+        None => listen(hop, coding)?,
+    };
+    // A path that receives the stream has its sender there already. The ledger has one other end.
+    let live = LiveLedger::default();
+    let remote = RemoteViewer { exchange: sender.ledger(), live: live.clone() };
+    let _ = place.outcomes.remote.set(Arc::new(remote));
+    let of_page = live.clone();
+    sender.on_metrics(move || of_page.report().map(live_metrics::text).unwrap_or_default());
+    if server.is_none() {
+        print_addresses(hop, &sender);
+    }
+    let control = hop.flag("control").then(|| ControlLines::start(sender.control(), live));
+    Ok(WhepSink {
+        sender,
+        _control: control.transpose().map_err(StageError::io("send"))?,
+        wait: if server.is_some() { 1 } else { hop.count("wait") as usize },
+        server,
+        coding: track.coding(),
+        numbers: hop.flag("numbers"),
+        starts: AnnexB::new(track)?,
+        sequences: Sequences::new(track.coding()),
+        clock: None,
+        has_begun: false,
+        next_sent: 0,
+        notes: place.outcomes.notes.clone(),
+    })
+}
+
+/// Returns the token of the option `token=`; `None` without the option.
+fn token(hop: &Hop) -> Result<Option<String>, StageError> {
+    let token = hop.is_set("token").then(|| hop.text("token").to_owned());
+    match token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
+        true => {
+            Err(StageError::Option("token=: expected printable ASCII characters without spaces".to_owned()))
+        }
+        false => Ok(token),
+    }
+}
+
+/// Starts a server for viewers.
+fn listen(hop: &Hop, (coding, bit_rates): BitRates) -> Result<WhepSender, StageError> {
     let listen = hop.text("listen");
     let listen: SocketAddr = listen.parse().map_err(|_| {
         StageError::Option(format!(
@@ -72,23 +126,24 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
             shown(listen)
         ))
     })?;
-    let token = hop.is_set("token").then(|| hop.text("token").to_owned());
-    if token.as_ref().is_some_and(|token| !token.bytes().all(|byte| byte.is_ascii_graphic())) {
-        return Err(StageError::Option(
-            "token=: expected printable ASCII characters without spaces".to_owned(),
-        ));
+    WhepSender::new(SenderOptions { listen, token: token(hop)?, coding, bit_rates }).map_err(net_error)
+}
+
+/// Opens a session at the WHIP server of this URL.
+fn publish(hop: &Hop, url: &str, (coding, bit_rates): BitRates) -> Result<WhepSender, StageError> {
+    if let Some(option) = ["listen", "wait", "qr", "control"].into_iter().find(|option| hop.is_set(option)) {
+        return Err(StageError::Option(format!(
+            "{option}= is for viewers that connect to this program; remove it, or whip="
+        )));
     }
-    let is_random = token.is_none();
-    let coding = track.coding();
-    let sender = WhepSender::new(SenderOptions { listen, token, coding, bit_rates: track.bit_rates.clone() })
-        .map_err(net_error)?;
-    // A path that receives the stream has its sender there already. The ledger has one other end.
-    let live = LiveLedger::default();
-    let remote = RemoteViewer { exchange: sender.ledger(), live: live.clone() };
-    let _ = place.outcomes.remote.set(Arc::new(remote));
-    let of_page = live.clone();
-    sender.on_metrics(move || of_page.report().map(live_metrics::text).unwrap_or_default());
-    // Before the run, because viewers need both; a program that has no standard error passes token= and a port.
+    let token = token(hop)?;
+    let options = PublishOptions { url: url.to_owned(), token, timeout: SERVER, coding, bit_rates };
+    WhepSender::publish(&options, signal::interrupted).map_err(net_error)
+}
+
+/// Prints how viewers connect. Before the run, because they need it; a program that has no standard error passes token= and a port.
+fn print_addresses(hop: &Hop, sender: &WhepSender) {
+    let is_random = !hop.is_set("token");
     let token = if is_random { format!(" token={}", sender.token()) } else { String::new() };
     let _ = writeln!(
         std::io::stderr(),
@@ -108,23 +163,25 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
             "framepath: send: or, with both ends' certificates checked: framepath view {code}\n{picture}"
         );
     }
-    let control = hop.flag("control").then(|| ControlLines::start(sender.control(), live));
-    Ok(WhepSink {
-        sender,
-        _control: control.transpose().map_err(StageError::io("send"))?,
-        wait: hop.count("wait") as usize,
-        coding,
-        numbers: hop.flag("numbers"),
-        starts: AnnexB::new(track)?,
-        sequences: Sequences::new(coding),
-        clock: None,
-        has_begun: false,
-        next_sent: 0,
-        notes: place.outcomes.notes.clone(),
-    })
 }
 
 impl WhepSink {
+    /// Waits until the session at the server is established.
+    fn wait_for_server(&self, url: &str) -> Result<(), StageError> {
+        let until_ns = now_ns() + SERVER.as_nanos() as u64;
+        while self.sender.watching() == 0 && !signal::interrupted() {
+            if now_ns() >= until_ns {
+                return Err(StageError::Option(format!(
+                    "{}: no encrypted session with the server within {} s; a firewall may drop its datagrams (UDP)",
+                    shown(url),
+                    SERVER.as_secs()
+                )));
+            }
+            stop::sleep_unless(now_ns() + SLEEP_NS, || self.sender.watching() > 0);
+        }
+        Ok(())
+    }
+
     /// Waits until as many viewers watch as `wait=` says, or a signal or a stop request ends the run.
     fn wait_for_viewers(&self) {
         if let Some(run) = stop::current() {
@@ -159,12 +216,19 @@ impl Stage for WhepSink {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         self.clock = Some(RtpClock::new(info.time_base));
         // Here and not at the first packet, so that the pace of the source begins behind the wait.
-        self.wait_for_viewers();
+        match self.server.clone() {
+            Some(url) => self.wait_for_server(&url)?,
+            None => self.wait_for_viewers(),
+        }
         Ok(*info)
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.end_sent(out);
+        if let Some(url) = self.server.as_ref().filter(|_| self.sender.watching() == 0) {
+            let ended = format!("{}: the server has ended the session, or does not answer", shown(url));
+            return Err(out.fail(StageError::Option(ended)));
+        }
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;

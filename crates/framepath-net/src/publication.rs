@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Publication of a stream on a WHIP server (RFC 9725).
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::{Duration, Instant};
+
+use framepath_model::access_unit::Coding;
+
+use crate::error::WebrtcError;
+use crate::media_socket::MediaSocket;
+use crate::peer::{Identity, WebrtcPeer};
+use crate::whep_client::{Credential, WhepClient};
+
+/// Longest time for the request that ends the session at the server.
+const DELETE: Duration = Duration::from_secs(1);
+
+/// Settings of a sender that publishes its stream on a server.
+#[derive(Clone, Debug)]
+pub struct PublishOptions {
+    /// Endpoint of the server, `http://HOST:PORT/PATH`.
+    pub url: String,
+    /// Bearer token for the server; `None` sends none.
+    pub token: Option<String>,
+    /// Longest wait for the answer to the offer.
+    pub timeout: Duration,
+    /// Codec of the frames.
+    pub coding: Coding,
+    /// As [`SenderOptions::bit_rates`](crate::SenderOptions::bit_rates).
+    pub bit_rates: Option<RangeInclusive<u64>>,
+}
+
+/// Session at a server.
+pub(crate) struct Publication {
+    client: WhepClient,
+    /// Path of the session; `None` if the server named none.
+    resource: Option<String>,
+}
+
+impl Publication {
+    /// Opens a session. Returns it with its end here and the socket. The wait for the server ends early if `canceled` returns true.
+    ///
+    /// # Errors
+    /// The URL is not valid; the server cannot be reached, refuses the offer, or does not answer in time; it does not take the codec; or
+    /// the wait was canceled.
+    pub(crate) fn open(
+        options: &PublishOptions,
+        identity: &Identity,
+        canceled: impl Fn() -> bool,
+    ) -> Result<(Publication, WebrtcPeer, MediaSocket), WebrtcError> {
+        let deadline = Instant::now() + options.timeout;
+        let credential = options.token.clone().map_or(Credential::None, Credential::Token);
+        let mut client = WhepClient::connect(&options.url, credential, deadline)?;
+        let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
+        let highest_rate = options.bit_rates.as_ref().map(|rates| *rates.end());
+        let mut resource = None;
+        let coding = (options.coding, highest_rate);
+        let peer = WebrtcPeer::publish(coding, identity, socket.local_addr()?, |offer| {
+            let answer = client.offer(offer, deadline, canceled)?;
+            resource = answer.resource;
+            Ok(answer.answer)
+        })?;
+        Ok((Publication { client, resource }, peer, socket))
+    }
+
+    /// Returns the address of the server.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.client.server
+    }
+
+    /// Ends the session at the server.
+    pub(crate) fn end(mut self) {
+        if let Some(resource) = &self.resource {
+            // A server that does not answer ends the session by itself.
+            let _ = self.client.delete(resource, Instant::now() + DELETE);
+        }
+    }
+}
