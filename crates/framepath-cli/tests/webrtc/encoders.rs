@@ -25,6 +25,15 @@ fn counts(sending: Sending) -> (u64, u64) {
     (encode["frames"].as_u64().unwrap(), encode["dropped"].as_u64().unwrap())
 }
 
+/// All packets are too large for the padding by which the network's bandwidth is found, but the empty ones at the session's start, of
+/// which str0m would need infinitely many.
+pub fn a_stream_of_large_packets_ends() {
+    let frames = "test size=1920x1080 rate=5 frames=15 ! convert format=yuv420p";
+    let sending = send(frames, "encode h264 bitrate=20M gop=5 preset=ultrafast", "wait=1");
+    assert_eq!(wait(sending.watch("latency=5s"), "recv").ended(0).frames().len(), 15);
+    assert_eq!(counts(sending), (15, 0));
+}
+
 pub fn ten_viewers_cost_one_encoding() {
     let folder = tempfile::tempdir().unwrap();
     let clip = h264(folder.path(), "clip.mp4", "0");

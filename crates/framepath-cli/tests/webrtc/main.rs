@@ -37,6 +37,7 @@ framepath_testkit::tests!(
     refusals::wrong_arguments_are_errors_that_say_what_is_right,
     sharing::a_screen_is_shown_on_another,
     sharing::codes_that_are_wrong_show_nothing,
+    encoders::a_stream_of_large_packets_ends,
     encoders::ten_viewers_cost_one_encoding,
     encoders::a_viewer_decodes_what_the_sender_decodes,
     encoders::a_late_viewer_of_a_gradual_refresh_gets_a_keyframe,
