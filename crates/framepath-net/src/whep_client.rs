@@ -42,9 +42,10 @@ pub fn read_sender_metrics(address: SocketAddr, canceled: impl Fn() -> bool) -> 
     let deadline = Instant::now() + FIGURES;
     let url = format!("http://{address}{METRICS}");
     let mut client = WhepClient::connect(&url, Credential::None, deadline)?;
-    let (status, _, page) = client.request(&Method::GET, METRICS, String::new(), deadline, canceled)?;
+    let HttpAnswer { status, text, .. } =
+        client.request(&Method::GET, METRICS, String::new(), deadline, canceled)?;
     match status {
-        StatusCode::OK => Ok(page),
+        StatusCode::OK => Ok(text),
         _ => Err(WebrtcError::Refused {
             status: status.as_u16(),
             advice: "; a sender shows its figures to programs of its own computer only",
@@ -96,16 +97,42 @@ impl Credential {
     }
 }
 
-/// Returns the pause after which a server wants the request again.
-fn retry_after(status: StatusCode, headers: &HeaderMap) -> Option<Duration> {
-    let seconds = headers.get(RETRY_AFTER).filter(|_| status == StatusCode::SERVICE_UNAVAILABLE)?;
-    seconds.to_str().ok()?.parse().ok().map(Duration::from_secs)
+/// Answer to a request.
+struct HttpAnswer {
+    status: StatusCode,
+    headers: HeaderMap,
+    text: String,
 }
 
-/// Returns the endpoint to which the server sends the client.
-fn redirection(status: StatusCode, headers: &HeaderMap) -> Option<&str> {
-    let is_one = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
-    headers.get(LOCATION).filter(|_| is_one)?.to_str().ok()
+impl HttpAnswer {
+    /// Returns the pause after which the server wants the request again.
+    fn retry_after(&self) -> Option<Duration> {
+        let seconds =
+            self.headers.get(RETRY_AFTER).filter(|_| self.status == StatusCode::SERVICE_UNAVAILABLE)?;
+        let pause = Duration::from_secs(seconds.to_str().ok()?.parse().ok()?);
+        Some(pause.max(SHORTEST_RETRY))
+    }
+
+    /// Returns the endpoint to which the server sends the client.
+    fn redirection(&self) -> Option<&str> {
+        let is_one = matches!(self.status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+        self.headers.get(LOCATION).filter(|_| is_one)?.to_str().ok()
+    }
+}
+
+/// Sleeps for `pause`.
+///
+/// # Errors
+/// `canceled` returns true.
+fn pause_unless(pause: Duration, canceled: impl Fn() -> bool) -> Result<(), WebrtcError> {
+    let begin = Instant::now();
+    while begin.elapsed() < pause {
+        if canceled() {
+            return Err(WebrtcError::Canceled);
+        }
+        thread::sleep(CHECK);
+    }
+    Ok(())
 }
 
 /// Endpoint of a server, and the client's right to use it.
@@ -176,28 +203,19 @@ impl WhepClient {
         canceled: impl Fn() -> bool,
     ) -> Result<WhepAnswer, WebrtcError> {
         let mut redirects = 0;
-        let (path, (status, headers, answer)) = loop {
+        let (path, HttpAnswer { status, headers, text: answer }) = loop {
             let path = self.uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-            let answered = self.request(&Method::POST, &path, offer.clone(), deadline, &canceled)?;
-            if let Some(location) =
-                redirection(answered.0, &answered.1).filter(|_| redirects < MOST_REDIRECTS)
-            {
+            let answer = self.request(&Method::POST, &path, offer.clone(), deadline, &canceled)?;
+            if let Some(location) = answer.redirection().filter(|_| redirects < MOST_REDIRECTS) {
                 redirects += 1;
                 self.follow(location, deadline)?;
                 continue;
             }
-            let answered = (path, answered);
-            let Some(pause) = retry_after(answered.1.0, &answered.1.1) else { break answered };
-            let pause = pause.max(SHORTEST_RETRY);
-            let begin = Instant::now();
-            if pause >= deadline.saturating_duration_since(begin) {
-                break answered;
-            }
-            while begin.elapsed() < pause {
-                if canceled() {
-                    return Err(WebrtcError::Canceled);
+            match answer.retry_after() {
+                Some(pause) if pause < deadline.saturating_duration_since(Instant::now()) => {
+                    pause_unless(pause, &canceled)?;
                 }
-                thread::sleep(CHECK);
+                _ => break (path, answer),
             }
         };
         if status != StatusCode::CREATED {
@@ -263,7 +281,7 @@ impl WhepClient {
         self.request(&Method::DELETE, resource, String::new(), deadline, || false).map(|_| ())
     }
 
-    /// Sends a request, and returns the status, the headers and the body of the answer.
+    /// Sends a request, and returns the answer.
     fn request(
         &mut self,
         method: &Method,
@@ -271,7 +289,7 @@ impl WhepClient {
         body: String,
         deadline: Instant,
         canceled: impl Fn() -> bool,
-    ) -> Result<(StatusCode, HeaderMap, String), WebrtcError> {
+    ) -> Result<HttpAnswer, WebrtcError> {
         let failed = |error: hyper::Error| WebrtcError::Http(format!("{}: {method}: {error}", self.url));
         let stream = match self.stream.take() {
             Some(stream) => stream,
@@ -340,7 +358,7 @@ impl WhepClient {
                     let text = text.ok_or_else(|| {
                         WebrtcError::Http(format!("{}: the answer is not a text of at most 64 KiB", self.url))
                     })?;
-                    return Ok((status, headers, text));
+                    return Ok(HttpAnswer { status, headers, text });
                 }
                 None if canceled() => return Err(WebrtcError::Canceled),
                 None if Instant::now() >= deadline => return Err(silent()),

@@ -93,7 +93,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
     Ok(WhepSink {
         sender,
         _control: control.transpose().map_err(StageError::io("send"))?,
-        wait: if server.is_some() { 1 } else { hop.count("wait") as usize },
+        wait: hop.count("wait") as usize,
         server,
         coding: track.coding(),
         numbers: hop.flag("numbers"),
@@ -182,6 +182,19 @@ impl WhepSink {
         Ok(())
     }
 
+    /// Fails if the session at the server has ended.
+    fn check_server(&self) -> Result<(), StageError> {
+        match self.server.as_ref().filter(|_| self.sender.watching() == 0) {
+            Some(url) => {
+                let url = shown(url);
+                Err(StageError::Option(format!(
+                    "{url}: the server has ended the session, or does not answer"
+                )))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Waits until as many viewers watch as `wait=` says, or a signal or a stop request ends the run.
     fn wait_for_viewers(&self) {
         if let Some(run) = stop::current() {
@@ -225,10 +238,7 @@ impl Stage for WhepSink {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.end_sent(out);
-        if let Some(url) = self.server.as_ref().filter(|_| self.sender.watching() == 0) {
-            let ended = format!("{}: the server has ended the session, or does not answer", shown(url));
-            return Err(out.fail(StageError::Option(ended)));
-        }
+        self.check_server().map_err(|error| out.fail(error))?;
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let no_memory = || StageError::Option("no memory for a packet".to_owned());
         let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
@@ -268,6 +278,9 @@ impl Stage for WhepSink {
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        if self.has_begun {
+            self.check_server().map_err(|error| out.fail(error))?;
+        }
         let goes_on = || !signal::overdue();
         if out.has_failed() {
             self.sender.fail(goes_on);
