@@ -63,7 +63,6 @@ framepath_testkit::tests!(
     losses::a_loss_in_hevc_vp9_and_av1_costs_the_frames_up_to_the_next_keyframe,
     losses::a_loss_in_front_of_an_open_group_shows_no_damaged_picture,
     losses::the_loss_of_the_last_frames_is_counted,
-    losses::a_lost_first_packet_is_sent_again,
     losses::the_loss_of_the_first_frames_is_counted,
     losses::frames_that_the_sender_drops_are_lost_for_the_viewer,
     losses::three_percent_of_loss_cost_no_frame,
