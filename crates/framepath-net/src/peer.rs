@@ -218,7 +218,9 @@ impl WebrtcPeer {
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
         let answer = read_answer(&exchange(offer.to_sdp_string())?)?;
         rtc.sdp_api().accept_answer(pending, answer)?;
+        let takes = rtc.media(mid).is_some_and(|media| media.direction().is_sending() && !media.disabled());
         let (pt, _) = payload_type(&rtc, mid, &[coding])
+            .filter(|_| takes)
             .ok_or_else(|| description(format!("the server does not take {coding}")))?;
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         peer.is_sender = true;

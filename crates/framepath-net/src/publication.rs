@@ -59,8 +59,18 @@ impl Publication {
             let answer = client.offer(offer, deadline, canceled)?;
             resource = answer.resource;
             Ok(answer.answer)
-        })?;
-        Ok((Publication { client, resource }, peer, socket))
+        });
+        let publication = Publication { client, resource };
+        match peer {
+            Ok(peer) => Ok((publication, peer, socket)),
+            Err(error) => {
+                // The server has a session, whose answer cannot be used.
+                if publication.resource.is_some() {
+                    publication.end();
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Returns the address of the server.
@@ -68,11 +78,11 @@ impl Publication {
         self.client.server
     }
 
-    /// Ends the session at the server.
-    pub(crate) fn end(mut self) {
-        if let Some(resource) = &self.resource {
-            // A server that does not answer ends the session by itself.
-            let _ = self.client.delete(resource, Instant::now() + DELETE);
-        }
+    /// Ends the session at the server. Returns false if the server cannot be reached: it may have disappeared before the last frames, as
+    /// nothing else shows within ten seconds. Any answer will do, because servers treat this request in many ways.
+    pub(crate) fn end(mut self) -> bool {
+        let resource = self.resource.take().unwrap_or_else(|| "/".to_owned());
+        let deleted = self.client.delete(&resource, Instant::now() + DELETE);
+        !matches!(deleted, Err(WebrtcError::Io { .. }))
     }
 }

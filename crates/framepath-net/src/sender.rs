@@ -54,8 +54,10 @@ pub struct WhepSender {
     packetizer: Packetizer,
     address: SocketAddr,
     threads: Vec<JoinHandle<()>>,
-    /// Session at a WHIP server; `None` for a WHEP server.
+    /// Session at a WHIP server; `None` for a WHEP server, and behind the end.
     publication: Option<Publication>,
+    /// True if the WHIP server could not be reached at the end.
+    has_lost_server: bool,
 }
 
 impl WhepSender {
@@ -118,7 +120,14 @@ impl WhepSender {
     ) -> Result<WhepSender, WebrtcError> {
         let (queue, received) = mpsc::channel();
         let commands = Commands { shared, queue };
-        let mut sender = WhepSender { commands, packetizer, address, threads: Vec::new(), publication: None };
+        let mut sender = WhepSender {
+            commands,
+            packetizer,
+            address,
+            threads: Vec::new(),
+            publication: None,
+            has_lost_server: false,
+        };
         sender.spawn("send", move || sessions.run(&received))?;
         Ok(sender)
     }
@@ -208,7 +217,12 @@ impl WhepSender {
         while goes_on() && self.threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(Duration::from_millis(5));
         }
-        self.publication.take().into_iter().for_each(Publication::end);
+        self.has_lost_server = self.publication.take().is_some_and(|publication| !publication.end());
+    }
+
+    /// Returns true if the stream has ended, and its WHIP server could not be reached then: it may lack the last frames.
+    pub fn has_lost_server(&self) -> bool {
+        self.has_lost_server
     }
 
     /// Returns the counts so far.
@@ -242,7 +256,7 @@ impl Drop for WhepSender {
             let _ = thread.join();
             self.commands.shared.wake.set();
         }
-        self.publication.take().into_iter().for_each(Publication::end);
+        self.publication.take().map(Publication::end);
     }
 }
 

@@ -573,10 +573,19 @@ fn a_server_gets_the_packets_of_a_published_stream() {
         }
     }
     assert_eq!(seqs, [1, 2, 3]);
-    // A server that does not take the codec.
-    let refused = WebrtcPeer::publish((Coding::Av1, None), &publisher, local, |offer| {
-        let mut rtc = new_rtc(&[Coding::Vp8], true, &publisher, remote, None, Instant::now())?;
-        Ok(rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer).unwrap())?.to_sdp_string())
-    });
-    assert!(matches!(refused.err(), Some(WebrtcError::Description(_))));
+    // A server that does not take the codec, or the video.
+    let refused = |codings: &[Coding], change: [&str; 2]| {
+        let refused = WebrtcPeer::publish((coding, None), &publisher, local, |offer| {
+            let mut rtc = new_rtc(codings, true, &publisher, remote, None, Instant::now())?;
+            let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer).unwrap())?;
+            Ok(answer.to_sdp_string().replace(change[0], change[1]))
+        });
+        refused.err().map(|error| error.to_string())
+    };
+    let reason = Some("session description: the server does not take vp8".to_owned());
+    assert_eq!(refused(&[coding], ["", ""]), None);
+    for change in [["a=recvonly", "a=inactive"], ["a=recvonly", "a=sendonly"], ["m=video 9", "m=video 0"]] {
+        assert_eq!(refused(&[coding], change), reason, "{change:?}");
+    }
+    assert!(refused(&[Coding::Av1], ["", ""]).is_some());
 }

@@ -288,6 +288,11 @@ impl Stage for WhepSink {
             self.sender.end(goes_on);
         }
         self.end_sent(out);
+        if let Some(url) = self.server.as_ref().filter(|_| self.sender.has_lost_server()) {
+            let lost =
+                format!("{}: the server cannot be reached any more; it may lack the last frames", shown(url));
+            return Err(out.fail(StageError::Option(lost)));
+        }
         let counts = self.sender.counts();
         if counts.dropped > 0 {
             let all = counts.sent + counts.dropped;
