@@ -40,6 +40,12 @@ pub enum WebrtcError {
         /// Advice for the user, after a semicolon; may be empty.
         advice: &'static str,
     },
+    /// The server sends the client to another one. Opening a session follows it.
+    #[error("the server sends the client to {url}")]
+    Moved {
+        /// Endpoint of the other server.
+        url: String,
+    },
     /// The session description of the other end is invalid, or describes no video that can be received.
     #[error("session description: {0}")]
     Description(String),

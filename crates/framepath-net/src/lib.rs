@@ -27,6 +27,7 @@ mod ledger_message;
 mod lock;
 mod media_socket;
 mod missing_requests;
+mod opened_session;
 mod pacer;
 mod packetizer;
 mod page;

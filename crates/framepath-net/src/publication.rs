@@ -9,6 +9,7 @@ use framepath_model::access_unit::Coding;
 
 use crate::error::WebrtcError;
 use crate::media_socket::MediaSocket;
+use crate::opened_session::OpenedSession;
 use crate::peer::{Identity, WebrtcPeer};
 use crate::whep_client::{Credential, WhepClient};
 
@@ -50,27 +51,14 @@ impl Publication {
     ) -> Result<(Publication, WebrtcPeer, MediaSocket), WebrtcError> {
         let deadline = Instant::now() + options.timeout;
         let credential = options.token.clone().map_or(Credential::None, Credential::Token);
-        let mut client = WhepClient::connect(&options.url, credential, deadline)?;
-        let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
         let highest_rate = options.bit_rates.as_ref().map(|rates| *rates.end());
-        let mut resource = None;
         let coding = (options.coding, highest_rate);
-        let peer = WebrtcPeer::publish(coding, identity, socket.local_addr()?, |offer| {
-            let answer = client.offer(offer, deadline, canceled)?;
-            resource = answer.resource;
-            Ok(answer.answer)
-        });
-        let publication = Publication { client, resource };
-        match peer {
-            Ok(peer) => Ok((publication, peer, socket)),
-            Err(error) => {
-                // The server has a session, whose answer cannot be used.
-                if publication.resource.is_some() {
-                    publication.end();
-                }
-                Err(error)
-            }
-        }
+        let opened =
+            OpenedSession::open((&options.url, credential), deadline, canceled, |local, exchange| {
+                WebrtcPeer::publish(coding, identity, local, exchange)
+            })?;
+        let OpenedSession { client, resource, socket, peer } = opened;
+        Ok((Publication { client, resource }, peer, socket))
     }
 
     /// Returns the address of the server.

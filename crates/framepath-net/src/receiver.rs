@@ -24,6 +24,7 @@ use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::missing_requests::MissingRequests;
+use crate::opened_session::OpenedSession;
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
@@ -146,14 +147,10 @@ impl WhepReceiver {
             ),
             None => (options.url.clone(), options.token.clone().map_or(Credential::None, Credential::Token)),
         };
-        let mut client = WhepClient::connect(&url, credential, deadline)?;
-        let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
-        let mut resource = None;
-        let peer = WebrtcPeer::offer(sender, &identity, socket.local_addr()?, |offer| {
-            let answer = client.offer(offer, deadline, canceled)?;
-            resource = answer.resource;
-            Ok(answer.answer)
+        let opened = OpenedSession::open((&url, credential), deadline, canceled, |local, exchange| {
+            WebrtcPeer::offer(sender, &identity, local, exchange)
         })?;
+        let OpenedSession { client, resource, socket, peer } = opened;
         let latency_ns = u64::try_from(options.latency.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(ReceiverShared {
             inbox: Mutex::default(),

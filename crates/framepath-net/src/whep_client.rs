@@ -25,7 +25,7 @@ const CHECK: Duration = Duration::from_millis(20);
 const SHORTEST_RETRY: Duration = Duration::from_millis(200);
 
 /// Maximum number of times that a server may send the client elsewhere.
-const MOST_REDIRECTS: u32 = 5;
+pub(crate) const MOST_REDIRECTS: u32 = 5;
 
 /// Largest answer, bytes.
 const MOST_SDP: usize = 64 << 10;
@@ -194,8 +194,8 @@ impl WhepClient {
     /// endpoint (RFC 9725, section 4.5).
     ///
     /// # Errors
-    /// The server refuses the request, or does not answer before `deadline`; its answer is not that of the pairing code's sender; or
-    /// `canceled` returns true.
+    /// The server refuses the request, sends the client to another one, or does not answer before `deadline`; its answer is not that of
+    /// the pairing code's sender; or `canceled` returns true.
     pub(crate) fn offer(
         &mut self,
         offer: String,
@@ -208,7 +208,7 @@ impl WhepClient {
             let answer = self.request(&Method::POST, &path, offer.clone(), deadline, &canceled)?;
             if let Some(location) = answer.redirection().filter(|_| redirects < MOST_REDIRECTS) {
                 redirects += 1;
-                self.follow(location, deadline)?;
+                self.follow(location)?;
                 continue;
             }
             match answer.retry_after() {
@@ -256,8 +256,11 @@ impl WhepClient {
         uri.authority() == self.uri.authority()
     }
 
-    /// Goes to the endpoint that the server names. The token is for this server only.
-    fn follow(&mut self, location: &str, deadline: Instant) -> Result<(), WebrtcError> {
+    /// Goes to the endpoint that the server names.
+    ///
+    /// # Errors
+    /// The endpoint is one of another server, or cannot be used.
+    fn follow(&mut self, location: &str) -> Result<(), WebrtcError> {
         let wrong = |wrong| WebrtcError::Url { url: location.to_owned(), wrong };
         let uri =
             self.resolve(location).ok_or_else(|| wrong("the server names no endpoint that can be used"))?;
@@ -268,7 +271,7 @@ impl WhepClient {
             // A sender with a pairing code has one address, which is in the code.
             return Err(wrong("the server is not the pairing code's"));
         } else {
-            *self = WhepClient::connect(&uri.to_string(), Credential::None, deadline)?;
+            return Err(WebrtcError::Moved { url: uri.to_string() });
         }
         Ok(())
     }

@@ -258,8 +258,8 @@ fn an_offer_goes_where_the_server_says_and_the_token_stays_here() {
     let url = |server: &TcpListener| format!("http://{}/whep", server.local_addr().unwrap());
     let (first, other) = (url(&here), format!("{}?x=1", url(&there)));
     let serving = std::thread::spawn(move || {
-        let locations = ["/second", other.as_str(), "/third", "/whep", "/whep", "/whep"];
-        let servers = [&here, &here, &there, &there, &there, &there];
+        let locations = [&["/second", other.as_str(), "/third"], &["/whep"; 5][..]].concat();
+        let servers = [&[&here; 2], &[&there; 6][..]].concat();
         let requests = servers.into_iter().zip(locations).map(|(server, location)| {
             let (mut stream, offer) = read_offer(server);
             write!(
@@ -280,6 +280,8 @@ fn an_offer_goes_where_the_server_says_and_the_token_stays_here() {
         ("/second", true),
         ("/whep?x=1", false),
         ("/third", false),
+        ("/whep", false),
+        ("/whep", false),
         ("/whep", false),
         ("/whep", false),
     ];
