@@ -65,10 +65,9 @@ const NACK_INTERVAL: Duration = Duration::from_millis(33);
 /// Longest time by which a session's time may be ahead of the present when missing packets are requested early. So there are
 /// at most eight early requests in a row, and then one per tick.
 const MOST_AHEAD: Duration = Duration::from_millis(240);
-/// Maximum number of such steps at once, while packets of the video wait and while there is padding only: by the other end's reports,
-/// str0m may hold the network for so fast that padding never ends.
-const MOST_STEPS: u32 = 64;
-const MOST_PADDING_STEPS: u32 = 8;
+/// Maximum number of such steps at once. A search for more bandwidth pads with some dozens of packets; by the other end's reports, str0m
+/// may hold the network for so fast that padding never ends.
+const MOST_STEPS: u32 = 256;
 /// Longest time for which a session that is to be closed waits for its data channels.
 const CLOSING: Duration = Duration::from_secs(1);
 /// Calls str0m. On some bytes that no honest peer sends, such as DTLS records in the middle of others, it panics; then this session
@@ -101,6 +100,8 @@ pub(crate) struct WebrtcPeer {
     batched: Vec<SentPacket>,
     /// True at the sender, which measures the encryption.
     is_sender: bool,
+    /// True if this end estimates the bandwidth for its video.
+    pub(crate) follows_network: bool,
     /// Times of the packets that have arrived.
     times: RtpTimes,
     /// Time up to which the session has worked. It is ahead of the present after [`WebrtcPeer::request_missing`].
@@ -157,6 +158,7 @@ impl WebrtcPeer {
             .ok_or_else(|| description(format!("the viewer cannot receive {coding}")))?;
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         peer.is_sender = true;
+        peer.follows_network = highest_rate.is_some();
         peer.keep_no_resends();
         if has_ledger {
             peer.start_ledger(false);
@@ -224,6 +226,7 @@ impl WebrtcPeer {
             .ok_or_else(|| description(format!("the server does not take {coding}")))?;
         let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
         peer.is_sender = true;
+        peer.follows_network = highest_rate.is_some();
         peer.keep_no_resends();
         Ok(peer)
     }
@@ -242,6 +245,7 @@ impl WebrtcPeer {
             batch: DatagramBatch::default(),
             batched: Vec::new(),
             is_sender: false,
+            follows_network: false,
             times: RtpTimes::default(),
             worked_to: now,
             unsent: 0,
@@ -487,8 +491,7 @@ impl WebrtcPeer {
                     // str0m's pacer lets one packet pass, and the next one a microsecond later.
                     let is_next =
                         at <= self.worked_to + PACKET_STEP && !std::mem::replace(&mut is_idle, true);
-                    let most = if self.unsent > 0 { MOST_STEPS } else { MOST_PADDING_STEPS };
-                    if is_next && steps < most {
+                    if is_next && steps < MOST_STEPS {
                         steps += 1;
                         self.worked_to = self.worked_to.max(at);
                         self.work()?;

@@ -25,7 +25,7 @@ const MOST_WAITING: usize = 8192;
 const MOST_AHEAD: u64 = 1 << 16;
 
 /// Sequence number of the first packet of a sender that exchanges its ledger. In front of it are empty packets from number 1 on, at the
-/// session's start: a packet that is lost in front of all others would not be missed, and str0m would not ask for it.
+/// start of a session whose stream does not follow the network: a packet that is lost in front of all others would not be missed, and str0m would not ask for it.
 pub(crate) const FIRST_SEQ: u64 = 4;
 
 /// RTP packet that has arrived.

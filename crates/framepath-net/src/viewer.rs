@@ -463,8 +463,12 @@ impl ViewerSession {
         self.bandwidth.as_ref().map_or(FIXED_PACE as f64, estimated)
     }
 
-    /// Writes the packets in front of [`FIRST_SEQ`].
+    /// Writes the packets in front of [`FIRST_SEQ`]. Where the bandwidth is estimated there are none, because they would be taken for
+    /// a slow network; an encoder makes another keyframe.
     fn write_empty(&mut self, now: Instant) {
+        if self.peer.follows_network {
+            self.next_seq = FIRST_SEQ;
+        }
         while self.next_seq < FIRST_SEQ {
             self.peer.write(self.next_seq, (None, 0), false, Arc::default(), now);
             self.next_seq += 1;
