@@ -9,8 +9,8 @@ use crate::media_socket::MediaSocket;
 use crate::peer::WebrtcPeer;
 use crate::whep_client::{Credential, MOST_REDIRECTS, WhepClient};
 
-/// Longest time for the request that ends a session whose answer cannot be used.
-const DELETE: Duration = Duration::from_millis(500);
+/// Longest time for the request that ends a session at its server.
+pub(crate) const DELETE: Duration = Duration::from_millis(500);
 
 /// Function that sends an offer and returns the answer.
 pub(crate) type Exchange<'a> = dyn FnMut(String) -> Result<String, WebrtcError> + 'a;

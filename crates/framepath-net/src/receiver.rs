@@ -24,7 +24,7 @@ use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
 use crate::missing_requests::MissingRequests;
-use crate::opened_session::OpenedSession;
+use crate::opened_session::{DELETE, OpenedSession};
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
@@ -40,8 +40,6 @@ const KEYFRAME_INTERVAL: Duration = Duration::from_millis(250);
 const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
 /// Longest time for the goodbyes at the end.
 const CLOSING: Duration = Duration::from_millis(200);
-/// Longest time for the request that ends the session at the server.
-const DELETE: Duration = Duration::from_millis(500);
 
 /// Settings of a receiver.
 #[derive(Clone, Debug)]

@@ -25,8 +25,8 @@ fn counts(sending: Sending) -> (u64, u64) {
     (encode["frames"].as_u64().unwrap(), encode["dropped"].as_u64().unwrap())
 }
 
-/// All packets are too large for the padding by which the network's bandwidth is found, but the empty ones at the session's start, of
-/// which str0m would need infinitely many.
+/// All packets are too large for the padding by which str0m looks for the network's bandwidth. With an empty packet among those that it keeps, it
+/// would pad without end.
 pub fn a_stream_of_large_packets_ends() {
     let frames = "test size=1920x1080 rate=5 frames=15 ! convert format=yuv420p";
     let sending = send(frames, "encode h264 bitrate=20M gop=5 preset=ultrafast", "wait=1");

@@ -145,7 +145,7 @@ export class Session extends EventTarget {
 
   watchFrames() {
     const shown = (_, metadata) => {
-      this.dispatchEvent(new CustomEvent("frame", { detail: metadata }));
+      this.dispatchEvent(new Event("frame"));
       // Other browsers than Chromium lack some of the figures.
       if (metadata.rtpTimestamp !== undefined && metadata.receiveTime !== undefined) {
         const times = {

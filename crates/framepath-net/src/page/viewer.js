@@ -25,12 +25,10 @@ async function watch(token) {
     if (session === opened) leave(event.detail);
   });
   opened.addEventListener("frame", () => {
-    if (stream.hidden) {
-      stream.hidden = false;
-      video.focus();
-    }
+    stream.hidden = false;
+    video.focus();
     state.textContent = "";
-  });
+  }, { once: true });
   try {
     await opened.open();
     sessionStorage.setItem(TOKEN, token);
