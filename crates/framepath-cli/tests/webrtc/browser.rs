@@ -5,15 +5,28 @@
 
 use std::path::Path;
 
-use framepath_testkit::framepath;
 use framepath_testkit::harness::{Tested, needs_program};
+use framepath_testkit::{framepath, until};
 
 use crate::chromium::Chromium;
+use crate::clip::numbered;
 use crate::ledgers::{number, read};
-use crate::sender::{Sending, started};
+use crate::pictures::{WATCH, assert_pictures, seen_pictures};
+use crate::sender::{Sending, start, started};
 
 /// Width and height of a telephone's screen, pixels.
 const TELEPHONE: (u32, u32) = (420, 800);
+
+/// Notes the number that the sender gives each frame in `sent`, by the frame's RTP timestamp.
+const NOTE_SENT: &str = "(async () => {
+    const { Ledger } = await import('/page/ledger.js');
+    const { pushSent } = Ledger.prototype;
+    window.sent = {};
+    Ledger.prototype.pushSent = function (frame) {
+        window.sent[frame.time] = Number(frame.id);
+        return pushSent.call(this, frame);
+    };
+})()";
 
 /// Sends a picture that moves, without end, encoded by `encode`.
 fn send(encode: &str, options: &[&str]) -> Sending {
@@ -89,6 +102,41 @@ pub fn a_browser_with_a_wrong_token_says_so() -> Tested {
     browser.type_text(&sending.token.clone());
     browser.press("Enter");
     browser.until("document.getElementById('picture').getVideoPlaybackQuality().totalVideoFrames > 5");
+    sending.signal(rustix::process::Signal::INT);
+    sending.end();
+    Ok(())
+}
+
+pub fn a_browser_shows_the_pictures_that_were_sent() -> Tested {
+    needs_program("chromium", "chromium")?;
+    let folder = tempfile::tempdir().unwrap();
+    let sending = start(&numbered(folder.path()), "loop=inf rate=60", "token=lab");
+    let mut browser = Chromium::open(&page(&sending, "lab"), TELEPHONE);
+    browser.until("document.getElementById('picture')?.videoWidth === 512");
+    browser.value(NOTE_SENT);
+    let seen = seen_pictures(&mut browser, 600, "one.rtpTimestamp in sent", "sent[one.rtpTimestamp]");
+    sending.signal(rustix::process::Signal::INT);
+    sending.end();
+    assert_pictures(&seen);
+    Ok(())
+}
+
+pub fn viewers_that_come_and_go_leave_nothing() -> Tested {
+    needs_program("chromium", "chromium")?;
+    let folder = tempfile::tempdir().unwrap();
+    let sending = start(&numbered(folder.path()), "loop=inf rate=60", "token=lab");
+    let mut browser = Chromium::open(&page(&sending, "lab"), TELEPHONE);
+    browser.until("document.getElementById('picture')?.videoWidth === 512");
+    browser.value(WATCH);
+    browser.value("comeAndGo(10, { Authorization: 'Bearer lab' })");
+    let before = sending.descriptors_and_threads();
+    assert_eq!(browser.value("comeAndGo(100, { Authorization: 'Bearer lab' })"), 100);
+    until("the sender has forgotten the viewers", || sending.viewers() == 1);
+    // A connection for requests may wait for further ones.
+    let is_as_before = || sending.descriptors_and_threads().iter().zip(before).all(|(now, then)| *now <= then);
+    until("nothing of the viewers is left", is_as_before);
+    browser.value("document.getElementById('leave').click()");
+    until("the sender has no viewer", || sending.viewers() == 0);
     sending.signal(rustix::process::Signal::INT);
     sending.end();
     Ok(())

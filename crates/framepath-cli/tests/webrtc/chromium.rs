@@ -34,10 +34,15 @@ pub struct Chromium {
 
 impl Chromium {
     /// Opens a page in a window of this size, pixels.
-    pub fn open(url: &str, (width, height): (u32, u32)) -> Chromium {
+    pub fn open(url: &str, size: (u32, u32)) -> Chromium {
+        Chromium::open_by(Command::new("sh"), url, size)
+    }
+
+    /// Opens a page as [`open`](Chromium::open) does. `shell` starts a shell, and may begin with a program that starts it elsewhere.
+    pub fn open_by(mut shell: Command, url: &str, (width, height): (u32, u32)) -> Chromium {
         let profile = tempfile::tempdir().unwrap();
         // The browser has the pipes as descriptors 3 and 4.
-        let mut child = Command::new("sh")
+        let mut child = shell
             .args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>&1", "chromium"])
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"])
             .args(["--disable-background-networking", "--disable-dev-shm-usage", "--remote-debugging-pipe"])

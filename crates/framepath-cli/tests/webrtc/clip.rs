@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 /// Number of frames of a clip.
 pub const FRAMES: usize = 100;
+/// Number of frames of a clip with numbers.
+pub const NUMBERED: u64 = 600;
 /// Number of frames from one keyframe to the next.
 pub const GROUP: usize = 25;
 
@@ -72,6 +74,21 @@ pub fn large(folder: &Path) -> PathBuf {
     framepath_testkit::ffmpeg(
         &[&["-f", "lavfi", "-i", source][..], &coding, &[clip.to_str().unwrap()]].concat(),
     );
+    clip
+}
+
+/// Makes a clip of H.264 in `folder` with [`NUMBERED`] pictures of 512x64 pixels, each of which shows its number: 16 cells of 16 pixels
+/// with its bits, the lowest first, white for 1, and 16 with the opposite.
+pub fn numbered(folder: &Path) -> PathBuf {
+    let clip = folder.join("numbered.mp4");
+    let bit = "mod(floor(N/pow(2,mod(floor(X/16),16))),2)";
+    let source = format!(
+        "color=black:size=512x64:rate=60,geq=lum='if(eq({bit},lt(floor(X/16),16)),235,16)':cb=128:cr=128"
+    );
+    let frames = NUMBERED.to_string();
+    let coding = ["-frames:v", &frames, "-c:v", "libx264", "-preset", "veryfast", "-bf", "0", "-g", "30"];
+    let file = ["-pix_fmt", "yuv420p", clip.to_str().unwrap()];
+    framepath_testkit::ffmpeg(&[&["-f", "lavfi", "-i", &source][..], &coding, &file].concat());
     clip
 }
 

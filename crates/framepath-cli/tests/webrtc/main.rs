@@ -8,6 +8,8 @@ mod clip;
 mod encoders;
 mod ledgers;
 mod losses;
+mod pictures;
+mod pion;
 mod proxy;
 mod reconnects;
 mod refusals;
@@ -18,6 +20,9 @@ mod waits;
 
 framepath_testkit::tests!(
     browser::a_browser_shows_the_stream_and_its_ledger,
+    browser::a_browser_shows_the_pictures_that_were_sent,
+    browser::viewers_that_come_and_go_leave_nothing,
+    pion::a_stream_goes_through_a_server_to_a_browser_and_to_framepath,
     browser::a_browser_with_a_wrong_token_says_so,
     viewers::all_frames_of_a_clip_arrive,
     viewers::a_viewer_records_the_stream_where_the_container_needs_no_size,

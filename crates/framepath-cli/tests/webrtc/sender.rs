@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Running `send`, and its viewers.
 
+use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -95,6 +96,18 @@ impl Sending {
     pub fn until_begun(&self) {
         let is_begin = |line: &String| line.contains(": pipeline of ");
         until("the stream begins", || self.lines.lock().unwrap().iter().any(is_begin));
+    }
+
+    /// Returns the number of its viewers, as its page of figures has it.
+    pub fn viewers(&self) -> u64 {
+        let page = crate::refusals::request(self, "GET /metrics HTTP/1.1", "");
+        let line = page.lines().find_map(|line| line.strip_prefix("framepath_send_viewers "));
+        line.unwrap().parse().unwrap()
+    }
+
+    /// Returns the numbers of its open descriptors and of its threads.
+    pub fn descriptors_and_threads(&self) -> [usize; 2] {
+        ["fd", "task"].map(|of| fs::read_dir(format!("/proc/{}/{of}", self.child.id())).unwrap().count())
     }
 
     /// Writes a line into the standard input.

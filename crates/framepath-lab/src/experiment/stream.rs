@@ -41,9 +41,10 @@ use crate::pairs::{self, Comparison};
 use crate::progress::ProgressView;
 use crate::test_link::TestLink;
 use condition::{CONDITIONS, LOSS_3, RATE_10M, StreamCondition};
-use contender::{OURS, STREAMERS, Streamer, Streaming};
+use contender::{BROWSER, OURS, STREAMERS, Streamer, Streaming};
 use desktop::RATE;
 use glass_figures::GlassFigures;
+use ledger_part::{BROWSER_TAB, WINDOW};
 use screen_clock::ScreenClock;
 use screen_observer::ScreenObserver;
 
@@ -84,7 +85,7 @@ const fn native(name: &'static str, rounds: [usize; 2], run: RunPart) -> Part {
     Part { name, contenders: &[OURS], metric: "", rounds, run }
 }
 
-static PARTS: [Part; 9] = [
+static PARTS: [Part; 10] = [
     Part {
         name: "capture",
         contenders: &capture_part::CAPTURERS,
@@ -113,7 +114,16 @@ static PARTS: [Part; 9] = [
         rounds: ROUNDS,
         run: |_, settings, screens, frames| display_part::run(settings, &screens[0], frames),
     },
-    native("ledger", ROUNDS, |_, settings, screens, _| ledger_part::run(settings, screens, MEASURED)),
+    native("ledger", ROUNDS, |_, settings, screens, _| {
+        ledger_part::run(&WINDOW, settings, screens, MEASURED)
+    }),
+    Part {
+        name: "browser-ledger",
+        contenders: &[BROWSER],
+        metric: "",
+        rounds: ROUNDS,
+        run: |_, settings, screens, _| ledger_part::run(&BROWSER_TAB, settings, screens, MEASURED),
+    },
     native("viewers", ROUNDS, |_, settings, screens, _| viewers_part::run(settings, screens, MEASURED / 2)),
     native("recovery", ROUNDS, |_, settings, screens, _| {
         recovery_part::run(settings, screens, &LOSS_3, MEASURED)

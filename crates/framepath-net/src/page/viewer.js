@@ -114,6 +114,12 @@ document.addEventListener("keydown", (event) => {
 });
 window.addEventListener("pagehide", () => session?.close(""));
 
+// `/?picture` fills the window with the picture, for a screen that shows nothing else.
+if (new URLSearchParams(location.search).has("picture")) {
+  document.body.classList.add("only-picture");
+  toggle();
+}
+
 // A link that the sender prints has the token behind `#`, which browsers do not send to servers.
 let given = null;
 try {
@@ -121,6 +127,6 @@ try {
 } catch {
   // What is behind `#` is no text.
 }
-history.replaceState(null, "", location.pathname);
+history.replaceState(null, "", location.pathname + location.search);
 if (given) watch(given);
 else input.focus();

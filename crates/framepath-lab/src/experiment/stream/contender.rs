@@ -6,6 +6,8 @@ use std::net::{TcpListener, UdpSocket};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use tempfile::TempDir;
+
 use super::desktop::RATE;
 use super::end_ledger::LedgerFiles;
 use super::sender_totals::SenderTotals;
@@ -14,10 +16,13 @@ use crate::display::Display;
 use crate::error::LabError;
 use crate::experiment::ExperimentSettings;
 use crate::process::Program;
+use crate::temporary_folder::temporary_folder;
 use crate::test_link::{ADDRESSES, TestLink};
 
 /// Name of framepath's contender.
 pub(super) const OURS: &str = "native";
+/// Name of the contender that shows framepath's stream in a browser.
+pub(super) const BROWSER: &str = "browser";
 /// Bit rate of every encoder, kilobits per second.
 pub(super) const KILOBITS: u32 = 12_000;
 /// Best quality of every encoder, a number of x264: below the bit rate, it limits the bits.
@@ -59,6 +64,8 @@ struct Ends<'a> {
     port: u16,
     /// Distance of keyframes, pictures.
     gop: u32,
+    /// Empty folder, which is removed when the contender has ended.
+    folder: &'a str,
     /// Ledgers that framepath records; `None` for none.
     files: Option<&'a LedgerFiles>,
 }
@@ -66,6 +73,7 @@ struct Ends<'a> {
 /// All contenders.
 pub(super) static STREAMERS: &[Streamer] = &[
     Streamer { name: OURS, elements: &[], commands: native, listens: true },
+    Streamer { name: BROWSER, elements: &[], commands: browser, listens: true },
     Streamer { name: "gst-rtp0", elements: &GST_RTP, commands: gst_rtp_without_buffer, listens: false },
     Streamer { name: "gst-rtp", elements: &GST_RTP, commands: gst_rtp, listens: false },
     Streamer { name: "gst-srt", elements: &GST_SRT, commands: gst_srt, listens: false },
@@ -94,8 +102,11 @@ const GST_SRT: [GstElement; 7] = [
     ("avdec_h264", "gstreamer1.0-libav"),
     ("ximagesink", "gstreamer1.0-x"),
 ];
+/// The browser.
+const CHROMIUM: &str = "chromium";
 /// Programs of the contenders, and Debian's packages with them.
-const PACKAGES: [(&str, &str); 4] = [
+const PACKAGES: [(&str, &str); 5] = [
+    (CHROMIUM, "chromium"),
     ("gst-inspect-1.0", "gstreamer1.0-tools"),
     ("gst-launch-1.0", "gstreamer1.0-tools"),
     ("ffmpeg", "ffmpeg"),
@@ -103,22 +114,48 @@ const PACKAGES: [(&str, &str); 4] = [
 ];
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
-    let Ends { framepath, from, sender, port, gop, files, .. } = ends;
-    let send = format!(
-        "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
-         gop={gop} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
-    );
+    let Ends { sender, port, .. } = ends;
     // As `framepath view`, with a decoder in the same process as those of the others.
     let recv = format!(
         "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads={THREADS} threading=slice ! \
          queue depth=1 leaky=downstream ! play"
     );
-    [(0, send), (1, recv)].map(|(end, path)| {
-        let options =
-            files.map_or_else(|| ["--ledger", "off"].map(str::to_owned).to_vec(), |files| files.options(end));
-        let words = [*framepath, "run", "--quiet"].map(str::to_owned);
-        words.into_iter().chain(options).chain([path]).collect()
-    })
+    [native_sender(ends), framepath_run(ends, 1, recv)]
+}
+
+fn native_sender(ends: &Ends<'_>) -> Vec<String> {
+    let Ends { from, sender, port, gop, .. } = ends;
+    let send = format!(
+        "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
+         gop={gop} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
+    );
+    framepath_run(ends, 0, send)
+}
+
+/// Returns the words of `framepath run` with a path, for the sender (0) or the receiver (1).
+fn framepath_run(ends: &Ends<'_>, end: usize, path: String) -> Vec<String> {
+    let off = || ["--ledger", "off"].map(str::to_owned).to_vec();
+    let options = ends.files.map_or_else(off, |files| files.options(end));
+    let words = [ends.framepath, "run", "--quiet"].map(str::to_owned);
+    words.into_iter().chain(options).chain([path]).collect()
+}
+
+/// The sender's page in Chromium, whose window fills the screen.
+fn browser(ends: &Ends<'_>) -> [Vec<String>; 2] {
+    let Ends { sender, port, folder, .. } = ends;
+    let options = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--disable-dev-shm-usage",
+        "--kiosk",
+        "--window-position=0,0",
+        "--window-size=1920,1080",
+    ];
+    let page = [format!("--user-data-dir={folder}"), format!("http://{sender}:{port}/?picture#lab")];
+    let words = [CHROMIUM].into_iter().chain(options).map(str::to_owned).chain(page);
+    [native_sender(ends), words.collect()]
 }
 
 /// Returns the words of a GStreamer pipeline's command.
@@ -206,7 +243,18 @@ impl Streamer {
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
         let from_name = from.x_name()?;
         let gop = if link.is_some() { GOP_ON_LINK } else { GOP };
-        let ends = Ends { framepath: &framepath, from: from_name, sender, receiver, port, gop, files };
+        let folder = temporary_folder()?;
+        let path = folder.path().to_string_lossy();
+        let ends = Ends {
+            framepath: &framepath,
+            from: from_name,
+            sender,
+            receiver,
+            port,
+            gop,
+            folder: &path,
+            files,
+        };
         let commands = (self.commands)(&ends);
         let start = |end: usize| {
             let words = link.map_or(Vec::new(), |link| link.entering(end));
@@ -216,7 +264,7 @@ impl Streamer {
         let first = listening(first, self.name, port, self.listens)?;
         let second = start(if self.listens { 1 } else { 0 })?;
         let ends = if self.listens { [first, second] } else { [second, first] };
-        Ok(Streaming { name: self.name, address: format!("{sender}:{port}"), ends })
+        Ok(Streaming { name: self.name, address: format!("{sender}:{port}"), ends, _folder: folder })
     }
 }
 
@@ -296,6 +344,8 @@ pub(super) struct Streaming {
     /// IP address of the sender, with the port of the end that listens.
     address: String,
     ends: [StreamEnd; 2],
+    /// Folder of the contender; it is removed behind the end of both.
+    _folder: TempDir,
 }
 
 impl Streaming {

@@ -79,7 +79,7 @@ pub(super) struct EndLedger {
 pub(super) struct EndRow {
     /// Number of the frame.
     pub(super) seq: u64,
-    /// First word of the hop's text, without the machine that it ran on, such as `encode`.
+    /// First word of the hop's text, without the machine that it ran on, such as `encode`; for hops of a browser the whole text.
     pub(super) hop: String,
     pub(super) birth_ns: u64,
     pub(super) enter_ns: u64,
@@ -122,11 +122,15 @@ fn rows(csv: &str) -> Option<Vec<EndRow>> {
     Some(lines.filter_map(row).collect())
 }
 
-/// Returns the first word of a hop's text, behind the machine's name: `sender: encode` is `encode`.
+/// Returns the first word of a hop's text, behind the machine's name: `sender: encode` is `encode`. A browser's hops begin with the
+/// same word, and have no options: theirs is the whole text.
 fn hop_name(text: &str) -> &str {
-    let mut words = text.split_whitespace();
-    let first = words.next().unwrap_or_default();
-    if first.ends_with(':') { words.next().unwrap_or_default() } else { first }
+    let (first, behind) = text.split_once(' ').unwrap_or((text, ""));
+    let hop = if first.ends_with(':') { behind } else { text };
+    match hop.split_whitespace().next() {
+        Some("browser") => hop,
+        word => word.unwrap_or_default(),
+    }
 }
 
 /// Returns the number of frames that the sender has encoded of those born from `from_ns` to `to_ns`.
@@ -162,6 +166,7 @@ mod tests {
         assert_eq!(rows[0], of_encode);
         assert_eq!((rows[1].hop.as_str(), rows[1].unexplained_ns, rows[1].is_dropped), ("wire", 0, true));
         assert!(super::rows("path,seq").is_none());
+        assert_eq!(hop_name("viewer: browser display"), "browser display");
         let ledger = EndLedger { rows, summary: SummaryRow::default() };
         assert_eq!([encoded(&ledger, 5, 6), encoded(&ledger, 6, 9)], [1, 0]);
     }

@@ -13,7 +13,7 @@ use framepath_model::stats::{median, percentile};
 
 use super::SETTLING;
 use super::condition::CLEAN;
-use super::contender::OURS;
+use super::contender::{BROWSER, OURS};
 use super::damage_watch::{DamageWatch, delays};
 use super::end_ledger::{EndRow, LedgerFiles};
 use super::glass_figures::GlassFigures;
@@ -26,10 +26,8 @@ use crate::measure::Measured;
 
 /// Most rows of a thread of either end.
 const ROWS: u64 = 65_536;
-/// Longest time from the end of the window's hop until the X server shows the picture, nanoseconds.
-const SHOWING_NS: u64 = 2_000_000;
 /// Hops by their first word, and the names of their figures.
-const HOPS: [(&str, &str); 11] = [
+const HOPS: [(&str, &str); 13] = [
     ("x11", "capture"),
     ("convert", "convert"),
     ("encode", "encode"),
@@ -41,40 +39,63 @@ const HOPS: [(&str, &str); 11] = [
     ("decode", "decode"),
     ("queue", "queue"),
     ("play", "present"),
+    ("browser decode", "browser_decode"),
+    ("browser display", "browser_display"),
 ];
-/// First words of the hops that capture and that show.
+/// First word of the hop that captures.
 const CAPTURE: &str = "x11";
-const SHOW: &str = "play";
+
+/// Receiver whose pictures are compared.
+pub(super) struct ShownBy {
+    /// Name of the contender.
+    contender: &'static str,
+    /// Hop that shows.
+    hop: &'static str,
+    /// Longest time from the end of this hop until the X server shows the picture, and longest time by which the picture is on the
+    /// screen in front of this hop's begin, nanoseconds.
+    late_ns: u64,
+    early_ns: u64,
+    /// End whose ledger has the rows of both: 0 is the sender, 1 the receiver.
+    end: usize,
+}
+
+/// framepath's own window.
+pub(super) const WINDOW: ShownBy =
+    ShownBy { contender: OURS, hop: "play", late_ns: 2_000_000, early_ns: 0, end: 1 };
+/// A browser, which only expects when a picture is on the screen.
+pub(super) const BROWSER_TAB: ShownBy =
+    ShownBy { contender: BROWSER, hop: "browser display", late_ns: 50_000_000, early_ns: 50_000_000, end: 0 };
 
 /// Compares the ledger with the observer for `duration`.
 ///
 /// # Errors
 /// framepath fails, or no picture was seen.
 pub(super) fn run(
+    by: &ShownBy,
     settings: &ExperimentSettings,
     screens: &[Display; 2],
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["full"; 2], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, &CLEAN, files)?;
+    let mut native = NativeRun::start(by.contender, settings, screens, &CLEAN, files)?;
     thread::sleep(SETTLING);
     let damage = DamageWatch::start(screens[0].x_name()?)?;
     let (watched, cpu_ns) = native.watch(duration)?;
     let reported = damage.stop()?;
-    let (drawn, [_, receiver]) = native.finish()?;
-    let no_picture = || LabError::Unknown(format!("{OURS}: the picture stood still"));
+    let (drawn, ledger) = native.finish(by.end)?;
+    let no_picture = || LabError::Unknown(format!("{}: the picture stood still", by.contender));
     let figures = GlassFigures::of(&watched, &drawn).ok_or_else(no_picture)?;
     let mut measured = figures.measured(cpu_ns, duration);
-    let frames = LedgerFrame::of_rows(&receiver.rows);
-    measured.extra.extend(Comparison::new(&watched, &drawn, &frames).named());
+    let frames = LedgerFrame::of_rows(&ledger.rows, by.hop);
+    measured.extra.extend(Comparison::new(by, &watched, &drawn, &frames).named());
     let extra = [
         ("draw_to_report_ms", median_ms(delays(&drawn, &reported).into_iter().map(|ns| ns as i64))),
         ("reading_ms", median_ms(watched.seen.iter().map(|seen| seen.at_ns as i64 - seen.after_ns as i64))),
-        ("clock_error_ms", receiver.summary.figure("clock_error_ns").map(|ns| ns / 1e6)),
+        ("clock_error_ms", ledger.summary.figure("clock_error_ns").map(|ns| ns / 1e6)),
     ];
     measured.extra.extend(extra.into_iter().filter_map(|(name, figure)| Some((name.to_owned(), figure?))));
-    measured.causes = receiver.summary.causes_us;
-    measured.hops = receiver.summary.hops;
+    measured.causes = ledger.summary.causes_us;
+    measured.hops = ledger.summary.hops;
     Ok(measured)
 }
 
@@ -87,14 +108,14 @@ struct LedgerFrame<'a> {
 
 impl<'a> LedgerFrame<'a> {
     /// Returns the frames that were shown, in the order of their numbers.
-    fn of_rows(rows: &'a [EndRow]) -> Vec<LedgerFrame<'a>> {
+    fn of_rows(rows: &'a [EndRow], show: &str) -> Vec<LedgerFrame<'a>> {
         let mut frames: BTreeMap<u64, Vec<&EndRow>> = BTreeMap::new();
         for row in rows {
             frames.entry(row.seq).or_default().push(row);
         }
         let frame = |rows: Vec<&'a EndRow>| {
             let find = |hop: &str| rows.iter().find(|row| row.hop == hop && !row.is_dropped).copied();
-            Some(LedgerFrame { capture: find(CAPTURE), show: find(SHOW)?, rows })
+            Some(LedgerFrame { capture: find(CAPTURE), show: find(show)?, rows })
         };
         frames.into_values().filter_map(frame).collect()
     }
@@ -128,7 +149,12 @@ struct Comparison<'a> {
 }
 
 impl<'a> Comparison<'a> {
-    fn new(watched: &WatchedScreen, drawn: &[u64], frames: &'a [LedgerFrame<'a>]) -> Comparison<'a> {
+    fn new(
+        by: &ShownBy,
+        watched: &WatchedScreen,
+        drawn: &[u64],
+        frames: &'a [LedgerFrame<'a>],
+    ) -> Comparison<'a> {
         let mut comparison = Comparison { matched: Vec::new(), without_sender: 0, unmatched: 0 };
         let mut numbers = BTreeSet::new();
         // The first picture may have been shown long before.
@@ -138,7 +164,7 @@ impl<'a> Comparison<'a> {
             };
             // The frame was shown between two readings, and captured behind the drawing: of several, the first.
             let was_shown = |frame: &&LedgerFrame<'_>| {
-                frame.show.enter_ns <= *at_ns && frame.show.leave_ns + SHOWING_NS >= *after_ns
+                frame.show.enter_ns <= *at_ns + by.early_ns && frame.show.leave_ns + by.late_ns >= *after_ns
             };
             let mut shown = frames.iter().filter(was_shown).peekable();
             let lacks_sender = shown.peek().is_some_and(|frame| frame.capture.is_none());
@@ -226,11 +252,11 @@ mod tests {
         let mut rows = [frame(0, 100), frame(1, 116), frame(2, 133)].concat();
         // The sender's rows of the last frame are lost.
         rows.retain(|row| row.seq != 2 || row.hop == "play");
-        let frames = LedgerFrame::of_rows(&rows);
+        let frames = LedgerFrame::of_rows(&rows, WINDOW.hop);
         let drawn = [80, 98, 115, 131, 160].map(|ms| ms * MS);
         let pictures = [seen(0, 95), seen(1, 111), seen(2, 126), seen(3, 143), seen(4, 300)];
         let watched = WatchedScreen { seen: pictures.to_vec(), damaged: 0, end_ns: 310 * MS };
-        let comparison = Comparison::new(&watched, &drawn, &frames);
+        let comparison = Comparison::new(&WINDOW, &watched, &drawn, &frames);
         let sequences: Vec<u64> = comparison.matched.iter().map(|seen| seen.frame.show.seq).collect();
         assert_eq!((sequences, comparison.without_sender, comparison.unmatched), (vec![0, 1], 1, 1));
         let named = comparison.named();

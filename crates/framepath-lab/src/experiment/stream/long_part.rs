@@ -35,7 +35,7 @@ pub(super) fn run(
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["times"; 2], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, &CLEAN, files)?;
+    let mut native = NativeRun::start(OURS, settings, screens, &CLEAN, files)?;
     thread::sleep(SETTLING);
     let mut parts = Vec::new();
     let mut cpu_ns = [0; 2];
@@ -46,7 +46,7 @@ pub(super) fn run(
         cpu_ns = [cpu_ns[0] + used[0], cpu_ns[1] + used[1]];
         memory_kib.push(native.running.memory_kib()?);
     }
-    let (drawn, [_, receiver]) = native.finish()?;
+    let (drawn, receiver) = native.finish(1)?;
     let no_picture = || LabError::Unknown(format!("{OURS}: the picture stood still"));
     let figures = GlassFigures::of(&joined(&parts), &drawn).ok_or_else(no_picture)?;
     let mut measured = figures.measured(cpu_ns, duration);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A run of framepath alone, from one screen to the other, with the ledgers of both ends.
+//! A run of framepath's sender with one of its receivers, from one screen to the other, with the ledgers of framepath's ends.
 
 use std::time::Duration;
 
 use framepath_os::time::now_ns;
 
 use super::condition::StreamCondition;
-use super::contender::{OURS, STREAMERS, Streaming};
+use super::contender::{STREAMERS, Streaming};
 use super::desktop::RATE;
 use super::end_ledger::{EndLedger, LedgerFiles};
 use super::screen_clock::ScreenClock;
@@ -31,18 +31,19 @@ pub(super) struct NativeRun<'a> {
 }
 
 impl<'a> NativeRun<'a> {
-    /// Starts the clock and both ends, and waits for the first picture.
+    /// Starts the clock and both ends of the contender `name`, and waits for the first picture.
     ///
     /// # Errors
     /// As those of [`Streamer::start`](super::contender::Streamer::start); no picture appears.
     pub(super) fn start(
+        name: &str,
         settings: &'a ExperimentSettings,
         screens: &[Display; 2],
         condition: &StreamCondition,
         files: LedgerFiles,
     ) -> Result<NativeRun<'a>, LabError> {
-        let streamer = STREAMERS.iter().find(|streamer| streamer.name == OURS);
-        let streamer = streamer.ok_or_else(|| LabError::Unknown(format!("no contender {OURS}")))?;
+        let streamer = STREAMERS.iter().find(|streamer| streamer.name == name);
+        let streamer = streamer.ok_or_else(|| LabError::Unknown(format!("no contender {name}")))?;
         let limits = condition.link.as_ref();
         let link = limits.map(|limits| TestLink::start(&settings.framepath, limits)).transpose()?;
         let clock = ScreenClock::start(screens[0].x_name()?, RATE, condition.scroll)?;
@@ -73,14 +74,14 @@ impl<'a> NativeRun<'a> {
         self.running.sender_totals(self.settings, self.link.as_ref())
     }
 
-    /// Stops the clock and both ends. Returns the time of each picture drawn, by its number, and the ledgers of the sender and of
-    /// the receiver.
+    /// Stops the clock and both ends. Returns the time of each picture drawn, by its number, and the ledger of an end: 0 is the
+    /// sender, 1 the receiver.
     ///
     /// # Errors
-    /// An end has ended by itself, or has written no ledger.
-    pub(super) fn finish(self) -> Result<(Vec<u64>, [EndLedger; 2]), LabError> {
+    /// An end has ended by itself, or this one has written no ledger.
+    pub(super) fn finish(self, end: usize) -> Result<(Vec<u64>, EndLedger), LabError> {
         let drawn = self.clock.stop()?;
         self.running.end()?;
-        Ok((drawn, [self.files.read(0)?, self.files.read(1)?]))
+        Ok((drawn, self.files.read(end)?))
     }
 }

@@ -30,12 +30,12 @@ pub(super) fn run(
 ) -> Result<Measured, LabError> {
     // The receiver has no ledger, so that the network carries nothing but the stream.
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, condition, files)?;
+    let mut native = NativeRun::start(OURS, settings, screens, condition, files)?;
     thread::sleep(SETTLING);
     let before = native.sender_totals()?;
     let (watched, cpu_ns) = native.watch(duration)?;
     let after = native.sender_totals()?;
-    let (drawn, [sender, _]) = native.finish()?;
+    let (drawn, sender) = native.finish(0)?;
     let no_picture = || LabError::Unknown(format!("{OURS}: the picture stood still"));
     let figures = GlassFigures::of(&watched, &drawn).ok_or_else(no_picture)?;
     let mut measured = figures.measured(cpu_ns, duration);

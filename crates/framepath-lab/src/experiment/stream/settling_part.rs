@@ -42,7 +42,7 @@ pub(super) fn run(
     duration: Duration,
 ) -> Result<Measured, LabError> {
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
-    let mut native = NativeRun::start(settings, screens, condition, files)?;
+    let mut native = NativeRun::start(OURS, settings, screens, condition, files)?;
     let no_link = || LabError::Unknown(format!("{}: the link has no limit", condition.name));
     let link = native.link.take().ok_or_else(no_link)?;
     let limit = condition.link.and_then(|link| link.megabits).ok_or_else(no_link)?;
@@ -57,7 +57,7 @@ pub(super) fn run(
     let ((watched, cpu_ns), (mut samples, dropped)) = (watched?, samples?);
     let started_ns = native.started_ns;
     samples.insert(0, (started_ns, 0.0));
-    let (drawn, [sender, _]) = native.finish()?;
+    let (drawn, sender) = native.finish(0)?;
     let no_picture = || LabError::Unknown(format!("{OURS}: the picture stood still"));
     let figures = GlassFigures::of(&watched, &drawn).ok_or_else(no_picture)?;
     let mut measured = figures.measured(cpu_ns, duration);
