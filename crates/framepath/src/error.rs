@@ -203,6 +203,16 @@ pub enum RunError {
         /// Text of the last hop.
         last: String,
     },
+    /// An output is a file that the run reads, or that another output is; nothing was opened.
+    #[error("{by}: it would write `{file}`, which {other}; choose another file")]
+    SharedFile {
+        /// Name of the file.
+        file: String,
+        /// Text of the hop, or name of the option, that would write it.
+        by: String,
+        /// The other hop or option, and what it does with the file.
+        other: String,
+    },
     /// A request cannot be performed. A run does not fail for this reason; the variant is for callers
     /// that use `?` on [`Frames::seek`](crate::Frames::seek) and other requests.
     #[error(transparent)]

@@ -4,6 +4,7 @@
 
 pub mod advice;
 pub mod csv;
+pub mod files;
 pub mod machine;
 pub mod meta;
 pub mod page;

@@ -12,6 +12,7 @@ use framepath_os::sync::queue::Leaky;
 use crate::congestion::Congestion;
 use crate::element::{Element, EncodedStream, HopPlace, Make};
 use crate::error::{RunError, StageError};
+use crate::export::files::check_files;
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, EncoderControl, Session, Spec, Task};
 use crate::hosting::{refuse_required_sandbox, refuse_worker_options, service_stream_of, worker_options};
@@ -25,7 +26,8 @@ impl Pipeline {
     /// workers started, when the run starts or later. The text need not end in a sink.
     ///
     /// # Errors
-    /// [`RunError::Path`] for text that is not a path; [`RunError::Stage`] for a hop that cannot be made.
+    /// [`RunError::Path`] for text that is not a path; [`RunError::SharedFile`] for an output that is the input or another output;
+    /// [`RunError::Stage`] for a hop that cannot be made.
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -50,7 +52,7 @@ impl Pipeline {
     /// Builds the pipeline of `path`. Opens and starts the same as [`parse`](Pipeline::parse).
     ///
     /// # Errors
-    /// [`RunError::Stage`] for a hop that cannot be made.
+    /// [`RunError::SharedFile`] for an output that is the input or another output; [`RunError::Stage`] for a hop that cannot be made.
     pub fn from_path(path: &path::Path) -> Result<Pipeline, RunError> {
         Pipeline::from_path_with(Registry::built_in(), path)
     }
@@ -62,6 +64,7 @@ impl Pipeline {
     /// As [`from_path`](Pipeline::from_path).
     pub fn from_path_with(registry: &Registry, path: &path::Path) -> Result<Pipeline, RunError> {
         let (source, behind) = path.hops.split_first().expect("a path that was read has hops");
+        check_files(&path.hops, [])?;
         let mut pipeline =
             Pipeline::from_hop(registry, source, behind).map_err(|error| hop_error(source, error))?;
         pipeline.expects_frames = true;

@@ -193,6 +193,14 @@ impl RunArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let text = text_of(&self.path);
         let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
+        let options = [
+            ("--csv", &self.csv),
+            ("--perfetto", &self.trace),
+            ("--report", &self.report),
+            ("--json", &self.json),
+        ];
+        let files = options.iter().filter_map(|(option, file)| Some((*option, file.as_deref()?)));
+        export::files::check_files(&path.hops, files).map_err(|error| UsageError(error.to_string()))?;
         let sink_on_stdout = export::takes_stdout(&path);
         let outputs = Outputs {
             csv: OutputFile::option(self.csv.as_deref())?,

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use framepath_testkit::{finish, framepath, in_checkout, run, wait};
+use framepath_testkit::{clip, finish, framepath, in_checkout, run, wait};
 
 #[test]
 fn path_errors_point_at_the_wrong_word() {
@@ -239,4 +239,34 @@ fn errors_name_invalid_summaries_and_budgets() {
     run(&["gate", not_json, not_json]).ended(2).prints("not.json");
     run(&["report", not_json]).ended(1).prints(not_json);
     run(&["report", folder.path().to_str().unwrap()]).ended(1).prints("run.json");
+}
+
+#[test]
+fn an_output_that_is_the_input_or_another_output_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let [input, link, symbolic, out] = ["in.mp4", "link.mp4", "symbolic.mp4", "out.raw"].map(place);
+    fs::copy(clip("av1-180p8-container.mp4"), &input).unwrap();
+    fs::hard_link(&input, &link).unwrap();
+    std::os::unix::fs::symlink(&input, &symbolic).unwrap();
+    let before = fs::read(&input).unwrap();
+    let refused = |arguments: &[&str], code: i32| {
+        let ran = run(&[&["run", "--quiet"][..], arguments].concat()).ended(code);
+        assert!(ran.stderr.contains("; choose another file"), "{arguments:?}: {}", ran.stderr);
+        assert!(fs::read(&input).unwrap() == before, "{arguments:?}");
+        assert!(!fs::exists(&out).unwrap(), "{arguments:?}");
+    };
+    for same in [&input, &link, &symbolic] {
+        refused(&[&format!("file {input} ! mux {same}")], 2);
+        refused(&[&format!("file {input} ! decode ! raw {same}")], 2);
+        refused(&[&format!("file {input} ! null"), "--json", same], 2);
+    }
+    let other = format!("{}/./out.raw", folder.path().display());
+    let two = format!("test frames=3 ! tee ( queue ! raw {out} ) ( queue ! raw {other} )");
+    refused(&[&two], 2);
+    refused(&["test frames=3 ! null", "--json", &out, "--csv", &other], 2);
+    refused(&[&format!("test frames=3 ! framemd5 {out}"), "--report", &out], 2);
+    // Devices and pipes may be shared.
+    let shared = "test frames=3 ! tee ( queue ! raw /dev/null ) ( queue ! raw /dev/null )";
+    run(&["run", "--quiet", shared, "--csv", "/dev/null"]).ended(0);
 }

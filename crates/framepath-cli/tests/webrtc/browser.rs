@@ -133,7 +133,8 @@ pub fn viewers_that_come_and_go_leave_nothing() -> Tested {
     assert_eq!(browser.value("comeAndGo(100, { Authorization: 'Bearer lab' })"), 100);
     until("the sender has forgotten the viewers", || sending.viewers() == 1);
     // A connection for requests may wait for further ones.
-    let is_as_before = || sending.descriptors_and_threads().iter().zip(before).all(|(now, then)| *now <= then);
+    let is_as_before =
+        || sending.descriptors_and_threads().iter().zip(before).all(|(now, then)| *now <= then);
     until("nothing of the viewers is left", is_as_before);
     browser.value("document.getElementById('leave').click()");
     until("the sender has no viewer", || sending.viewers() == 0);
