@@ -474,6 +474,12 @@ fn a_server_that_cannot_be_reached_is_named() -> Tested {
     let mut command = framepath(&["run", &path]);
     command.env("XAUTHORITY", &cookies);
     framepath_testkit::finish(command).ended(0);
+    let mut command = framepath(&["run", &path]);
+    // A file without an end.
+    command.env("XAUTHORITY", "/dev/zero");
+    framepath_testkit::finish(command)
+        .ended(1)
+        .prints("/dev/zero is no file of X cookies; correct XAUTHORITY");
     Ok(())
 }
 

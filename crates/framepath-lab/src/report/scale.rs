@@ -6,6 +6,10 @@ use super::svg::text_width;
 /// Least distance between two labels of an axis, in CSS pixels.
 const LABEL_GAP: f64 = 8.0;
 
+/// Smallest and largest figures of a scale. Ticks of figures without a bound would have no end, or not be apart.
+const LEAST: f64 = 1e-12;
+const MOST: f64 = 1e18;
+
 /// A linear or a logarithmic scale. Maps the figures `from` to `to` onto the pixels `start` to `end`;
 /// `end` may be the smaller pixel.
 #[derive(Debug, Clone, Copy)]
@@ -19,18 +23,18 @@ pub struct Scale {
 
 impl Scale {
     /// Creates a linear scale from 0 to `most`, drawn from pixel `start` to pixel `end`. A `most`
-    /// that is not above 0 or not finite becomes 1.
+    /// that is not above 0 or not finite becomes 1, and another one is limited to 1e-12 to 1e18.
     pub fn linear(most: f64, start: f64, end: f64) -> Scale {
-        let most = if most > 0.0 && most.is_finite() { most } else { 1.0 };
+        let most = if most > 0.0 && most.is_finite() { most.clamp(LEAST, MOST) } else { 1.0 };
         Scale { from: 0.0, to: most, start, end, logarithmic: false }
     }
 
     /// Creates a logarithmic scale from `least` to `most`, drawn from pixel `start` to pixel `end`.
     /// A `least` that is not above 0 or not finite becomes 1; a `most` that is not above `least` or not
-    /// finite becomes ten times `least`.
+    /// finite becomes ten times `least`. Both are limited to 1e-12 to 1e18.
     pub fn logarithmic(least: f64, most: f64, start: f64, end: f64) -> Scale {
-        let least = if least > 0.0 && least.is_finite() { least } else { 1.0 };
-        let most = if most > least && most.is_finite() { most } else { least * 10.0 };
+        let least = if least > 0.0 && least.is_finite() { least.clamp(LEAST, MOST / 10.0) } else { 1.0 };
+        let most = if most > least && most.is_finite() { most.min(MOST) } else { least * 10.0 };
         Scale { from: least, to: most, start, end, logarithmic: true }
     }
 
@@ -150,9 +154,14 @@ mod tests {
 
     #[test]
     fn empty_and_invalid_ranges_have_a_scale() {
-        for (least, most) in [(0.0, 0.0), (f64::NAN, f64::NAN), (5.0, 5.0), (-1.0, f64::INFINITY)] {
-            assert!(Scale::linear(most, 0.0, 9.0).ticks(5).len() < 20);
-            assert!(Scale::decades(least, most, 0.0, 9.0).at(1.0).is_finite());
+        for (least, most) in
+            [(0.0, 0.0), (f64::NAN, f64::NAN), (5.0, 5.0), (-1.0, f64::INFINITY), (5e-324, f64::MAX)]
+        {
+            for most in [least, most] {
+                assert!(Scale::linear(most, 0.0, 9.0).ticks(5).len() < 20);
+            }
+            let decades = Scale::decades(least, most, 0.0, 9.0);
+            assert!(decades.at(1.0).is_finite() && decades.ticks(0).len() < 40);
         }
     }
 

@@ -25,6 +25,8 @@ fn pause_before(attempt: u64) -> Duration {
 pub(super) struct Lost {
     /// CLOCK_MONOTONIC time of the loss, nanoseconds.
     pub(super) since_ns: u64,
+    /// Time before the loss in which nothing arrived, nanoseconds.
+    silent_ns: u64,
     /// Number of packets that the connection delivered.
     pub(super) packets: u64,
     /// Error by which the connection was lost; `None` if the server has ended the stream.
@@ -39,7 +41,13 @@ impl Lost {
     /// Makes the loss of a connection that is lost now.
     pub(super) fn now(packets: u64, error: Option<StageError>) -> Lost {
         let since_ns = now_ns();
-        Lost { since_ns, packets, error, attempts: 0, due_ns: since_ns + pause_before(0).as_nanos() as u64 }
+        let due_ns = since_ns + pause_before(0).as_nanos() as u64;
+        Lost { since_ns, silent_ns: 0, packets, error, attempts: 0, due_ns }
+    }
+
+    /// Adds the time in which nothing arrived before the loss was found.
+    pub(super) fn behind_silence(self, silence: Duration) -> Lost {
+        Lost { silent_ns: u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX), ..self }
     }
 
     /// Counts a failed attempt, and sets the time of the next.
@@ -50,7 +58,7 @@ impl Lost {
 
     /// Counts the connection of the source `hop` that ends the loss, and notes it. Returns the time without a connection, nanoseconds.
     pub(super) fn reconnected(&self, hop: &str, outcomes: &Outcomes) -> u64 {
-        let gap_ns = now_ns().saturating_sub(self.since_ns);
+        let gap_ns = now_ns().saturating_sub(self.since_ns).saturating_add(self.silent_ns);
         let network = &outcomes.network;
         network.gap_ns.fetch_add(gap_ns, Ordering::Relaxed);
         if network.reconnects.fetch_add(1, Ordering::Relaxed) < MOST_NOTES {

@@ -23,7 +23,7 @@ use crate::measure::Measured;
 use crate::temporary_folder::temporary_folder;
 
 /// Number of viewers.
-const VIEWERS: usize = 10;
+const VIEWERS: usize = 50;
 /// Longest wait for the connections of all viewers.
 const CONNECTED: Duration = Duration::from_secs(90);
 /// Part of the screen that is sent, with the text that scrolls, and pictures per second.

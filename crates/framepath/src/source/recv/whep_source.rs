@@ -189,7 +189,7 @@ impl WhepSource {
                     self.connection = WhepConnection::Ended;
                     return Err(net_error(error));
                 }
-                Err(error) => self.end_connection(counts, Some(net_error(error)))?,
+                Err(error) => self.end_connection(counts, Some(error))?,
             }
         }
     }
@@ -201,7 +201,7 @@ impl WhepSource {
     fn end_connection(
         &mut self,
         counts: ReassemblyCounts,
-        error: Option<StageError>,
+        error: Option<WebrtcError>,
     ) -> Result<(), StageError> {
         self.before.lost_packets += counts.lost_packets;
         self.before.lost_frames += counts.lost_frames;
@@ -209,13 +209,17 @@ impl WhepSource {
         self.before.unsent_frames += counts.unsent_frames;
         if self.reconnect == 0 {
             self.connection = WhepConnection::Ended;
-            return error.map_or(Ok(()), Err);
+            return error.map_or(Ok(()), |error| Err(net_error(error)));
         }
         if let Some(lost) = self.unproven.take() {
             log::info!("recv: no frame from the new connection");
             return self.attempt_failed(lost);
         }
-        let lost = Lost::now(self.next_seq - self.first_seq, error);
+        let silence = match error {
+            Some(WebrtcError::Silent { .. }) => self.options.silence,
+            _ => Duration::ZERO,
+        };
+        let lost = Lost::now(self.next_seq - self.first_seq, error.map(net_error)).behind_silence(silence);
         log::warn!("recv: connection lost after {} frames ({}); connects again", lost.packets, lost.reason());
         self.connection = WhepConnection::Down(lost);
         Ok(())

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connection to an X server whose waits end by a signal, a stop request or a time limit.
 
-use std::io;
 use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
+use std::{fs, io};
 
+use framepath_model::shown::shown;
 use framepath_os::measure::meter;
 use framepath_os::process::{cancel, signal, stop};
 use framepath_os::time::now_ns;
@@ -25,6 +27,8 @@ use crate::error::StageError;
 
 /// Time limit for the server's answer to a request.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Largest file of cookies, bytes.
+const LARGEST_COOKIES: u64 = 1 << 20;
 
 /// Connection to an X server.
 pub(super) struct XServer {
@@ -61,6 +65,25 @@ impl XFailure {
     }
 }
 
+/// Checks the file with the user's cookies, which x11rb reads whole: it must have an end, and be no larger than any honest one.
+fn check_cookies() -> Result<(), StageError> {
+    let named = std::env::var_os("XAUTHORITY").map(PathBuf::from);
+    let in_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".Xauthority"));
+    let Some(file) = named.or_else(in_home) else { return Ok(()) };
+    // A file that is missing, such as /dev/null, has no cookies.
+    match fs::metadata(&file) {
+        Ok(found)
+            if file != Path::new("/dev/null") && (!found.is_file() || found.len() > LARGEST_COOKIES) =>
+        {
+            let file = shown(&file.to_string_lossy()).to_string();
+            Err(StageError::Screen(format!(
+                "{file} is no file of X cookies; correct XAUTHORITY, or remove it"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl XServer {
     /// Connects to the display `display`, or to the one in `DISPLAY`.
     ///
@@ -79,6 +102,7 @@ impl XServer {
             StageError::Screen(format!("{name} is no name of an X server; expected one such as `:0`"))
         })?;
         let screen = usize::from(parsed.screen);
+        check_cookies()?;
         let mut failure = None;
         for address in parsed.connect_instruction() {
             let is_local = matches!(address, parse_display::ConnectAddress::Socket(_));
