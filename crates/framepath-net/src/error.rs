@@ -115,6 +115,9 @@ pub enum WebrtcError {
     /// The session has ended, and the sender's message about the way did not arrive.
     #[error("the sender has ended this viewer's session, and does not say why; frames may be missing")]
     EndedWithoutReason,
+    /// The sender's thread has ended: the log has the error of its socket.
+    #[error("the socket has failed; -v shows its error")]
+    Stopped,
     /// A signal or a stop request ended the wait.
     #[error("canceled")]
     Canceled,

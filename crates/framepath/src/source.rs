@@ -10,9 +10,14 @@ mod reconnect;
 pub(crate) mod recv;
 mod refill;
 pub(crate) mod screen;
+#[cfg(any(feature = "wayland", feature = "x11"))]
+mod screen_area;
+#[cfg(any(feature = "wayland", feature = "x11"))]
+mod screen_ticks;
 pub(crate) mod test;
 pub(crate) mod url;
 pub(crate) mod v4l2;
+pub(crate) mod wayland;
 pub(crate) mod x11;
 
 use framepath_codec::TrackInfo;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! WebRTC from `send` to `recv`: every frame, viewers that join and leave, refusals, and losses on the way. All
-//! addresses are on the loopback interface.
+//! WebRTC from `send` to `recv`: every frame, viewers that join and leave, refusals, and losses on the way; browsers, and servers of others.
+//! All addresses are on the loopback interface, or in network namespaces of the tests.
 
 mod browser;
 mod chromium;
@@ -8,11 +8,13 @@ mod clip;
 mod encoders;
 mod ledgers;
 mod losses;
+mod namespace;
 mod pictures;
 mod pion;
 mod proxy;
 mod reconnects;
 mod refusals;
+mod rtp;
 mod sender;
 mod sharing;
 mod viewers;
@@ -23,6 +25,9 @@ framepath_testkit::tests!(
     browser::a_browser_shows_the_pictures_that_were_sent,
     browser::viewers_that_come_and_go_leave_nothing,
     pion::a_stream_goes_through_a_server_to_a_browser_and_to_framepath,
+    rtp::a_stream_over_rtp_arrives_encrypted_and_plain,
+    rtp::rtp_without_a_key_that_a_receiver_can_know_is_refused,
+    rtp::a_stream_goes_through_janus_to_two_browsers,
     browser::a_browser_with_a_wrong_token_says_so,
     viewers::all_frames_of_a_clip_arrive,
     viewers::a_viewer_records_the_stream_where_the_container_needs_no_size,

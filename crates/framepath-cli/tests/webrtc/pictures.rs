@@ -8,6 +8,8 @@ use serde_json::Value;
 use crate::chromium::Chromium;
 use crate::clip::NUMBERED;
 
+/// RTP timestamps from one picture to the next.
+const TICKS: u64 = 90_000 / 60;
 /// Reads the bits of each picture that the page shows into `seen`, with its RTP timestamp.
 const READ_PICTURES: &str = "{
     window.seen = [];
@@ -64,8 +66,16 @@ pub fn seen_pictures(browser: &mut Chromium, count: usize, is_known: &str, numbe
     pictures.collect()
 }
 
+/// Returns `count` pictures that the page shows, with numbers of their frames by their RTP timestamps, 60 a second. A server may change
+/// all timestamps by the same.
+pub fn pictures_by_time(browser: &mut Chromium, count: usize) -> Vec<SeenPicture> {
+    let number =
+        format!("Math.round((2 ** 32 + one.rtpTimestamp - seen[0].rtpTimestamp) % 2 ** 32 / {TICKS})");
+    aligned(&seen_pictures(browser, count, "true", &number))
+}
+
 /// Returns the same pictures with other numbers of their frames: all are changed by the same, so that most are those of the pictures.
-pub fn aligned(seen: &[SeenPicture]) -> Vec<SeenPicture> {
+fn aligned(seen: &[SeenPicture]) -> Vec<SeenPicture> {
     let mut offsets: BTreeMap<u64, usize> = BTreeMap::new();
     for (id, picture) in seen {
         *offsets.entry((picture + NUMBERED - id % NUMBERED) % NUMBERED).or_default() += 1;

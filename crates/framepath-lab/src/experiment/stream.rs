@@ -124,7 +124,11 @@ static PARTS: [Part; 10] = [
         rounds: ROUNDS,
         run: |_, settings, screens, _| ledger_part::run(&BROWSER_TAB, settings, screens, MEASURED),
     },
-    native("viewers", ROUNDS, |_, settings, screens, _| viewers_part::run(settings, screens, MEASURED / 2)),
+    native("viewers", ROUNDS, |_, settings, screens, _| {
+        let [quick, full] = viewers_part::VIEWERS;
+        let count = if settings.size == Size::Quick { quick } else { full };
+        viewers_part::run(settings, screens, MEASURED / 2, count)
+    }),
     native("recovery", ROUNDS, |_, settings, screens, _| {
         recovery_part::run(settings, screens, &LOSS_3, MEASURED)
     }),

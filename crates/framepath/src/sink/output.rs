@@ -55,14 +55,14 @@ impl SinkOutput {
             .map_err(|error| self.failed(error))
     }
 
-    /// Writes all planes of `frame`, one after the other, without padding.
+    /// Writes all planes of `frame`, one after the other, without padding, and lets a reader of a pipe have them.
     pub(crate) fn picture(&mut self, frame: &Frame) -> Result<(), StageError> {
         for (index, plane) in frame.layout().planes().iter().enumerate() {
             for y in 0..plane.rows {
                 self.plane(frame.row(index, y))?;
             }
         }
-        Ok(())
+        self.flush()
     }
 
     /// Returns an error if a frame with `layout` has another size or format than those of the layout `first`,

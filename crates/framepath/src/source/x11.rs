@@ -2,8 +2,6 @@
 //! `x11`: the screen or a window of an X server.
 
 #[cfg(feature = "x11")]
-mod area;
-#[cfg(feature = "x11")]
 mod capture;
 #[cfg(feature = "x11")]
 mod images;

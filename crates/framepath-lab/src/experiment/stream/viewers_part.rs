@@ -22,8 +22,8 @@ use crate::experiment::ExperimentSettings;
 use crate::measure::Measured;
 use crate::temporary_folder::temporary_folder;
 
-/// Number of viewers.
-const VIEWERS: usize = 50;
+/// Number of viewers of a quick run, and of a full one.
+pub(super) const VIEWERS: [usize; 2] = [10, 50];
 /// Longest wait for the connections of all viewers.
 const CONNECTED: Duration = Duration::from_secs(90);
 /// Part of the screen that is sent, with the text that scrolls, and pictures per second.
@@ -41,7 +41,7 @@ struct SenderCost {
     cpu_ns: u64,
 }
 
-/// Sends to one viewer for `duration`, then to all.
+/// Sends to one viewer for `duration`, then to all `count`.
 ///
 /// # Errors
 /// A program fails.
@@ -49,6 +49,7 @@ pub(super) fn run(
     settings: &ExperimentSettings,
     screens: &[Display; 2],
     duration: Duration,
+    count: usize,
 ) -> Result<Measured, LabError> {
     let _clock = ScreenClock::start(screens[0].x_name()?, RATE, SCROLL)?;
     let files = LedgerFiles::new(["times", "off"], ROWS)?;
@@ -76,7 +77,7 @@ pub(super) fn run(
     let mut viewers = vec![view(0)?];
     all_watch(&mut viewers, &totals)?;
     let one = cost(&mut sender, duration)?;
-    for viewer in 1..VIEWERS {
+    for viewer in 1..count {
         viewers.push(view(viewer)?);
     }
     all_watch(&mut viewers, &totals)?;
@@ -85,14 +86,14 @@ pub(super) fn run(
     viewers.into_iter().try_for_each(StreamEnd::end)?;
     sender.end()?;
     let (mut lost, mut fewest) = (dropped, u64::MAX);
-    for viewer in 0..VIEWERS {
+    for viewer in 0..count {
         let text =
             fs::read_to_string(summary_of(viewer)).map_err(LabError::io("reading a viewer's figures"))?;
         let row = own_row(&text)?;
         lost += row.figure("lost").unwrap_or_default() as u64;
         fewest = fewest.min(row.frames);
     }
-    let mut measured = measured(&files.read(0)?, &one, &all, duration);
+    let mut measured = measured(&files.read(0)?, [&one, &all], count, duration);
     measured.extra.extend(
         [("lost", lost), ("viewer_frames", fewest)].map(|(name, count)| (name.to_owned(), count as f64)),
     );
@@ -130,8 +131,8 @@ fn cost(sender: &mut StreamEnd, duration: Duration) -> Result<SenderCost, LabErr
     Ok(SenderCost { from_ns, to_ns: now_ns(), cpu_ns: sender.cpu_ns(OURS)?.saturating_sub(before) })
 }
 
-/// Returns the figures of the sender with `one` viewer and with `all`.
-fn measured(sender: &EndLedger, one: &SenderCost, all: &SenderCost, duration: Duration) -> Measured {
+/// Returns the figures of the sender with `one` viewer and with `all` of them, `count`.
+fn measured(sender: &EndLedger, [one, all]: [&SenderCost; 2], count: usize, duration: Duration) -> Measured {
     let encoded = |cost: &SenderCost| encoded(sender, cost.from_ns, cost.to_ns);
     let captured = frames_of(sender, "x11", all.from_ns, all.to_ns);
     let per_frame = |cost: &SenderCost| {
@@ -139,9 +140,9 @@ fn measured(sender: &EndLedger, one: &SenderCost, all: &SenderCost, duration: Du
         (frames > 0).then(|| cost.cpu_ns as f64 / 1e6 / frames as f64)
     };
     let [of_one, of_all] = [one, all].map(per_frame);
-    let per_viewer = of_one.zip(of_all).map(|(one, all)| (all - one) / (VIEWERS - 1) as f64);
+    let per_viewer = of_one.zip(of_all).map(|(one, all)| (all - one) / (count - 1) as f64);
     let figures = [
-        ("viewers", Some(VIEWERS as f64)),
+        ("viewers", Some(count as f64)),
         ("captured", Some(captured as f64)),
         ("encoded", Some(encoded(all) as f64)),
         ("encodes_per_frame", (captured > 0).then(|| encoded(all) as f64 / captured as f64)),
@@ -173,7 +174,7 @@ mod tests {
         let sender = EndLedger { rows, summary: SummaryRow::default() };
         let [one, all] = [(0, 10, 20_000_000), (10, 20, 57_000_000)]
             .map(|(from_ns, to_ns, cpu_ns)| SenderCost { from_ns, to_ns, cpu_ns });
-        let measured = measured(&sender, &one, &all, Duration::from_secs(1));
+        let measured = measured(&sender, [&one, &all], 10, Duration::from_secs(1));
         let figure = |name: &str| measured.metric(name);
         assert_eq!((figure("captured"), figure("encodes_per_frame")), (Some(3.0), Some(1.0)));
         // 10 ms and 19 ms for a frame.

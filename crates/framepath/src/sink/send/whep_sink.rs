@@ -7,23 +7,20 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use framepath_codec::{AnnexB, Codec};
-use framepath_model::access_unit::{Coding, Sequences};
-use framepath_model::frame_number::insert_frame_number;
+use framepath_model::access_unit::Coding;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
 use framepath_net::{PublishOptions, SenderOptions, SenderRequest, WhepSender};
-use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::process::stop;
 use framepath_os::time::now_ns;
 
 use super::control_lines::ControlLines;
 use super::live_metrics;
+use super::outgoing_frames::{OutgoingFrame, OutgoingFrames, track_of};
 use super::qr_code;
 use super::remote_viewer::RemoteViewer;
-use super::rtp_clock::RtpClock;
 use crate::element::HopPlace;
 use crate::error::StageError;
 use crate::item::Item;
@@ -51,29 +48,14 @@ pub(super) struct WhepSink {
     server: Option<String>,
     /// Number of viewers to wait for.
     wait: usize,
-    coding: Coding,
-    /// True if frames get their number as user data.
-    numbers: bool,
-    starts: AnnexB,
-    sequences: Sequences,
-    clock: Option<RtpClock>,
-    /// True after the first packet, whose number is not 0 if a hop in front has dropped packets.
-    has_begun: bool,
+    frames: OutgoingFrames,
     /// Number of the first frame whose last packet is not known to have left.
     next_sent: u64,
     notes: Notes,
 }
 
 pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageError> {
-    let track = place.track.as_ref().ok_or(StageError::WrongInput {
-        takes: "packets of h264, hevc, vp8, vp9 or av1",
-        gets: "frames",
-        advice: "put it behind `file`, without `decode`",
-    })?;
-    if matches!(track.codec, Codec::Other(_)) {
-        let codec = track.codec.to_string();
-        return Err(net_error(framepath_net::WebrtcError::Codec(codec)));
-    }
+    let track = track_of(place)?;
     let coding = (track.coding(), track.bit_rates.clone());
     let server = hop.is_set("whip").then(|| hop.text("whip").to_owned());
     let sender = match &server {
@@ -95,12 +77,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<WhepSink, StageErr
         _control: control.transpose().map_err(StageError::io("send"))?,
         wait: hop.count("wait") as usize,
         server,
-        coding: track.coding(),
-        numbers: hop.flag("numbers"),
-        starts: AnnexB::new(track)?,
-        sequences: Sequences::new(track.coding()),
-        clock: None,
-        has_begun: false,
+        frames: OutgoingFrames::new(hop, track)?,
         next_sent: 0,
         notes: place.outcomes.notes.clone(),
     })
@@ -227,7 +204,7 @@ impl Stage for WhepSink {
     }
 
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        self.clock = Some(RtpClock::new(info.time_base));
+        self.frames.start(info.time_base);
         // Here and not at the first packet, so that the pace of the source begins behind the wait.
         match self.server.clone() {
             Some(url) => self.wait_for_server(&url)?,
@@ -240,28 +217,10 @@ impl Stage for WhepSink {
         self.end_sent(out);
         self.check_server().map_err(|error| out.fail(error))?;
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
-        let no_memory = || StageError::Option("no memory for a packet".to_owned());
-        let packet = packet.private().ok_or_else(|| out.fail(no_memory()))?;
-        let meta = packet.meta();
-        let is_first = !std::mem::replace(&mut self.has_begun, true);
-        let bytes = packet.bytes().unwrap_or_default();
-        let parts = self.starts.parts(bytes, is_first).map_err(|error| out.fail(error))?;
-        let size = parts.iter().map(|part| part.len()).sum();
-        let mut unit = meter::copy(size, || parts.concat());
-        let mut before = self.sequences.inspect(&unit).before;
-        if !before.is_empty() {
-            // The sets are in front of an earlier keyframe, which a new viewer has not seen.
-            before.append(&mut unit);
-            unit = before;
-        }
-        if self.numbers {
-            insert_frame_number(self.coding, &mut unit, meta.seq);
-        }
-        let birth_ns = if meta.birth_ns > 0 { meta.birth_ns } else { now_ns() };
-        let clock =
-            self.clock.get_or_insert_with(|| RtpClock::new(framepath_model::stream::Rational::new(0, 1)));
-        let time = clock.timestamp(&meta, birth_ns);
-        self.sender.send(&unit, meta.seq, time).map_err(|error| out.fail(net_error(error)))?;
+        let is_first = !self.frames.has_begun;
+        let OutgoingFrame { bytes, number, time } =
+            self.frames.convert(packet).map_err(|error| out.fail(error))?;
+        self.sender.send(&bytes, number, time).map_err(|error| out.fail(net_error(error)))?;
         if is_first {
             let upstream = out.upstream();
             // Nobody needs it after the run's end, and a file has its keyframes where they are.
@@ -278,7 +237,7 @@ impl Stage for WhepSink {
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
-        if self.has_begun {
+        if self.frames.has_begun {
             self.check_server().map_err(|error| out.fail(error))?;
         }
         let goes_on = || !signal::overdue();

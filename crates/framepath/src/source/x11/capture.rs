@@ -12,7 +12,7 @@ use x11rb::NONE;
 use x11rb::protocol::damage::ConnectionExt as _;
 use x11rb::protocol::xfixes::{ConnectionExt as _, CursorNotifyMask};
 use x11rb::protocol::xinput::{self, ConnectionExt as _};
-use x11rb::protocol::xproto::ConnectionExt as _;
+use x11rb::protocol::xproto::{ConnectionExt as _, Rectangle};
 use x11rb::protocol::{ErrorKind, Event};
 
 use super::X11Options;
@@ -28,6 +28,7 @@ use crate::item::Item;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
+use crate::source::screen_ticks::ScreenTicks;
 use crate::source::test::rate_of;
 use crate::source::{PaceWait, Source};
 
@@ -58,7 +59,7 @@ pub(super) struct X11 {
     /// first frame.
     drawn: Option<(PointerPlace, Range<u32>)>,
     changes: Changes,
-    ticks: Ticks,
+    ticks: ScreenTicks,
     info: StreamInfo,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
@@ -82,24 +83,6 @@ struct Changes {
     /// True if the window was closed.
     closed: bool,
 }
-
-/// Times of the frames at a rate. A frame may come before its time, so that the changes of a program that draws at this
-/// rate are captured at once, whenever it draws. The number of frames in a longer time does not exceed the rate by more
-/// than [`CATCH_UP`].
-struct Ticks {
-    /// Least mean time between frames, nanoseconds; 0: no limit.
-    period_ns: u64,
-    /// Time of the next frame, CLOCK_MONOTONIC nanoseconds.
-    due_ns: u64,
-}
-
-/// Share by which the number of frames may exceed the rate. At exactly the rate, a frame too many, such as one of a
-/// picture that is half drawn, would delay all later frames.
-const CATCH_UP: f64 = 0.05;
-
-/// Most nanoseconds by which a frame comes before its time. Below 10 frames a second, this is less than a period: two
-/// frames in quick succession would be a surprise in a slow series of pictures.
-const MOST_EARLY_NS: u64 = 100_000_000;
 
 /// Reason why a capture has made no frame.
 enum NoImage {
@@ -165,7 +148,7 @@ impl X11 {
             shows_pointer: options.cursor,
             drawn: None,
             changes: Changes { pixels: None, whole: true, pointer: false, size: false, closed: false },
-            ticks: Ticks::new(options.rate),
+            ticks: ScreenTicks::new(options.rate),
             info,
             left: if options.frames == 0 { u64::MAX } else { options.frames },
             next_seq: 0,
@@ -309,7 +292,9 @@ impl X11 {
         let area = target.area();
         let size = (area.width, area.height);
         let mut changed = if whole { ChangedRows::all(area.height) } else { ChangedRows::default() };
-        rectangles.iter().for_each(|rectangle| changed.add(area.rows_of(rectangle)));
+        for Rectangle { x, y, width, height } in rectangles {
+            changed.add(area.rows_of([x.into(), y.into(), width.into(), height.into()]));
+        }
         self.stale.change(&changed);
         self.unsent.add_all(&changed);
         let (x, y) = origin.map_or((0, 0), |origin| (i32::from(origin.dst_x), i32::from(origin.dst_y)));
@@ -400,23 +385,6 @@ impl Source for X11 {
     }
 }
 
-impl Ticks {
-    fn new(hz: f64) -> Ticks {
-        Ticks { period_ns: if hz > 0.0 { (1e9 / hz / (1.0 + CATCH_UP)) as u64 } else { 0 }, due_ns: 0 }
-    }
-
-    /// Returns the earliest time of the next frame, CLOCK_MONOTONIC nanoseconds.
-    fn earliest_ns(&self) -> u64 {
-        self.due_ns.saturating_sub(self.period_ns.min(MOST_EARLY_NS))
-    }
-
-    /// Sets the time of the frame behind the frame that is captured at `now_ns`. The times are equally spaced while
-    /// frames follow each other, and begin anew after a pause. (This is the generic cell rate algorithm of ITU-T I.371.)
-    fn take(&mut self, now_ns: u64) {
-        self.due_ns = self.due_ns.max(now_ns).saturating_add(self.period_ns);
-    }
-}
-
 /// Makes the server report when the pointer moves or changes its shape.
 fn watch_pointer(server: &XServer, root: u32) -> Result<(), StageError> {
     server.must_have(&["XInputExtension"])?;
@@ -430,49 +398,4 @@ fn watch_pointer(server: &XServer, root: u32) -> Result<(), StageError> {
         Ok(())
     });
     watched.map_err(XFailure::into_error)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    /// Captures changes at these times, ms, and returns the times of the frames.
-    fn captured(hz: f64, changes: &[u64]) -> Vec<u64> {
-        let mut ticks = Ticks::new(hz);
-        let capture = |change: &u64| {
-            let now = ticks.earliest_ns().max(change * MS);
-            ticks.take(now);
-            now / MS
-        };
-        changes.iter().map(capture).collect()
-    }
-
-    #[test]
-    fn a_program_that_draws_at_the_rate_is_captured_at_once() {
-        let changes = [1000, 1003, 1013, 1024, 1033, 1043, 1053];
-        assert_eq!(captured(100.0, &changes), changes);
-        let after_a_pause = [1000, 1010, 5000, 5007, 5017];
-        assert_eq!(captured(100.0, &after_a_pause), after_a_pause);
-        // A few frames too many delay only those that follow soon.
-        let many = [1000, 1001, 1002, 1003].into_iter().chain((1..60).map(|number| 1003 + number * 10));
-        let changes: Vec<u64> = many.collect();
-        let frames = captured(100.0, &changes);
-        let delays: Vec<u64> = frames.iter().zip(&changes).map(|(frame, change)| frame - change).collect();
-        assert!(delays[3] > 10 && delays[59..].iter().all(|delay| *delay == 0), "{delays:?}");
-    }
-
-    #[test]
-    fn more_changes_than_the_rate_are_captured_at_the_rate() {
-        let changes: Vec<u64> = (1000..2000).collect();
-        let frames = captured(100.0, &changes);
-        let in_ten_seconds = frames.iter().filter(|at| **at < 11_000).count();
-        assert!((1000..=1052).contains(&in_ten_seconds), "{in_ten_seconds}");
-        assert_eq!(captured(1.0, &[1000, 1001, 1002]), [1000, 1852, 2804]);
-        assert_eq!(captured(0.0, &[7, 7, 8]), [7, 7, 8]);
-        let mut rare = Ticks::new(1e-30);
-        rare.take(7);
-        assert_eq!(rare.due_ns, u64::MAX);
-    }
 }

@@ -13,10 +13,10 @@ use x11rb::protocol::xproto::{
     Window,
 };
 
-use super::area::ScreenArea;
 use super::server::{XFailure, XServer};
 use super::windows::NamedWindow;
 use crate::error::StageError;
+use crate::source::screen_area::ScreenArea;
 
 /// Screen or window that is captured.
 pub(super) struct Target {

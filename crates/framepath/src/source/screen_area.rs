@@ -4,8 +4,6 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use x11rb::protocol::xproto::Rectangle;
-
 use crate::error::StageError;
 
 /// Rectangle in the pixels of a screen or window, not empty.
@@ -25,17 +23,18 @@ impl ScreenArea {
         fits(self.x, self.width, width) && fits(self.y, self.height, height)
     }
 
-    /// Returns the rows of this rectangle, from its own first row on, with pixels of `other`; empty if there are none.
-    pub(super) fn rows_of(&self, other: &Rectangle) -> Range<u32> {
-        let common = |from: u32, length: u32, other: i16, other_length: u16| {
-            let start = i64::from(other) - i64::from(from);
+    /// Returns the rows of this rectangle, from its own first row on, with pixels of another: its place and size, which may be in part
+    /// outside of the screen. Empty if there are none.
+    pub(super) fn rows_of(&self, [x, y, width, height]: [i64; 4]) -> Range<u32> {
+        let common = |from: u32, length: u32, other: i64, other_length: i64| {
+            let start = other.saturating_sub(from.into());
             let inside = |at: i64| at.clamp(0, i64::from(length)) as u32;
-            inside(start)..inside(start + i64::from(other_length))
+            inside(start)..inside(start.saturating_add(other_length))
         };
-        if common(self.x, self.width, other.x, other.width).is_empty() {
+        if common(self.x, self.width, x, width).is_empty() {
             return 0..0;
         }
-        common(self.y, self.height, other.y, other.height)
+        common(self.y, self.height, y, height)
     }
 }
 
@@ -84,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_rows_of_common_pixels_are_found() {
-        let rows = |x, y, width, height| AREA.rows_of(&Rectangle { x, y, width, height });
+        let rows = |x, y, width, height| AREA.rows_of([x, y, width, height]);
         assert_eq!(rows(39, 59, 1, 1), 39..40);
         assert_eq!(rows(0, 0, 11, 21), 0..1);
         assert_eq!(rows(-5, -5, 100, 100), 0..40);

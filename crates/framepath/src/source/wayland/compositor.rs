@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Connection to a Wayland compositor whose waits end by a signal, a stop request or a time limit.
+
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use framepath_model::shown::shown;
+use framepath_os::process::{cancel, signal, stop};
+use framepath_os::time::now_ns;
+use wayland_client::protocol::wl_buffer::WlBuffer;
+use wayland_client::protocol::wl_callback::{self, WlCallback};
+use wayland_client::protocol::wl_output::{self, WlOutput};
+use wayland_client::protocol::wl_registry::{self, WlRegistry};
+use wayland_client::protocol::wl_shm::{Format, WlShm};
+use wayland_client::protocol::wl_shm_pool::WlShmPool;
+use wayland_client::{Connection, Dispatch, EventQueue, Proxy, QueueHandle, WEnum, delegate_noop};
+use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_frame_v1::{
+    self, Flags, ZwlrScreencopyFrameV1,
+};
+use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_manager_v1::ZwlrScreencopyManagerV1;
+
+use crate::error::StageError;
+
+/// Time limit for the compositor's answer to a request.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Version of wl_output that has names, and that of the screen copies whose buffers have an end of their list.
+const NAMED: u32 = 4;
+const COPIES: u32 = 3;
+/// Maximum number of changed rectangles that are kept for a copy. More count as one around all.
+const MOST_RECTANGLES: usize = 256;
+
+/// Form of the pictures that the compositor copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CopyForm {
+    pub(super) format: Format,
+    pub(super) width: u32,
+    pub(super) height: u32,
+    /// Bytes from one row to the next.
+    pub(super) stride: u32,
+}
+
+/// State of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyState {
+    /// The compositor has not said which buffers it takes.
+    Asked,
+    /// It waits for a buffer, or for a change.
+    Waiting,
+    Done,
+    Failed,
+}
+
+/// Copy of an output, as the compositor reports it.
+#[derive(Debug)]
+pub(super) struct CopyEvents {
+    pub(super) state: CopyState,
+    /// Form of a buffer in shared memory; `None` if the compositor takes none.
+    pub(super) form: Option<CopyForm>,
+    /// Changed rectangles: x, y, width and height.
+    pub(super) damage: Vec<[u32; 4]>,
+    /// True if the rows are in the opposite order.
+    pub(super) is_upside_down: bool,
+}
+
+/// Output of the compositor.
+struct Output {
+    /// Number of the global.
+    global: u32,
+    proxy: WlOutput,
+    /// Name, such as `DP-1`; `None` from old compositors.
+    name: Option<String>,
+}
+
+/// What the compositor has told.
+#[derive(Default)]
+pub(super) struct CompositorState {
+    shm: Option<WlShm>,
+    manager: Option<ZwlrScreencopyManagerV1>,
+    outputs: Vec<Output>,
+    /// Number of the last answered request of [`Compositor::settle`].
+    answered: u32,
+    /// Number of the present copy: events of earlier ones do not count.
+    copy_number: u32,
+    copy: Option<CopyEvents>,
+}
+
+/// Connection to a compositor.
+pub(super) struct Compositor {
+    connection: Connection,
+    queue: EventQueue<CompositorState>,
+    handle: QueueHandle<CompositorState>,
+    state: CompositorState,
+    asked: u32,
+}
+
+/// Output that is captured.
+#[derive(Clone)]
+pub(super) struct ChosenOutput {
+    global: u32,
+    proxy: WlOutput,
+    /// Name for the user.
+    pub(super) name: String,
+}
+
+impl Compositor {
+    /// Connects to the compositor in `WAYLAND_DISPLAY`.
+    ///
+    /// # Errors
+    /// There is none, it cannot be reached, does not answer, or cannot copy its outputs.
+    pub(super) fn connect() -> Result<Compositor, StageError> {
+        let connection = Connection::connect_to_env().map_err(|error| {
+            let advice = "set WAYLAND_DISPLAY and XDG_RUNTIME_DIR, or run it inside the session";
+            StageError::Screen(format!("cannot connect to a Wayland compositor: {error}; {advice}"))
+        })?;
+        let queue = connection.new_event_queue();
+        let handle = queue.handle();
+        connection.display().get_registry(&handle, ());
+        let state = CompositorState::default();
+        let mut compositor = Compositor { connection, queue, handle, state, asked: 0 };
+        // The list of objects, and then what the outputs tell.
+        compositor.settle()?;
+        compositor.settle()?;
+        if compositor.state.manager.is_none() {
+            return Err(StageError::Screen(
+                "the compositor cannot copy its screen for other programs: it has no wlr-screencopy 3 (sway, labwc, Hyprland and river \
+                 have it)"
+                    .to_owned(),
+            ));
+        }
+        Ok(compositor)
+    }
+
+    /// Returns the output `name`, or the first one, and the names of all.
+    ///
+    /// # Errors
+    /// There is no output, or none with this name.
+    pub(super) fn output(&self, name: Option<&str>) -> Result<(ChosenOutput, Vec<String>), StageError> {
+        let name_of = |(number, output): (usize, &Output)| {
+            output.name.clone().unwrap_or_else(|| format!("output {number}"))
+        };
+        let names: Vec<String> = self.state.outputs.iter().enumerate().map(name_of).collect();
+        let at = match name {
+            Some(name) => names.iter().position(|other| other == name),
+            None => (!names.is_empty()).then_some(0),
+        };
+        let Some((at, output)) = at.and_then(|at| Some((at, self.state.outputs.get(at)?))) else {
+            return Err(StageError::Screen(match name {
+                Some(name) => {
+                    format!(
+                        "the compositor has no output {}; it has: {}",
+                        shown(name),
+                        shown(&names.join(", "))
+                    )
+                }
+                None => "the compositor has no output".to_owned(),
+            }));
+        };
+        let (global, proxy) = (output.global, output.proxy.clone());
+        Ok((ChosenOutput { global, proxy, name: names[at].clone() }, names))
+    }
+
+    /// Returns true while the compositor has the output.
+    pub(super) fn has(&self, output: &ChosenOutput) -> bool {
+        self.state.outputs.iter().any(|other| other.global == output.global)
+    }
+
+    /// Returns the shared memory object.
+    ///
+    /// # Errors
+    /// The compositor has none.
+    pub(super) fn shm(&self) -> Result<&WlShm, StageError> {
+        self.state.shm.as_ref().ok_or_else(|| StageError::Screen("the compositor has no wl_shm".to_owned()))
+    }
+
+    pub(super) fn handle(&self) -> &QueueHandle<CompositorState> {
+        &self.handle
+    }
+
+    /// Begins a copy of an output, or of a part of it: x, y, width and height.
+    pub(super) fn begin_copy(
+        &mut self,
+        output: &ChosenOutput,
+        part: Option<[i32; 4]>,
+        with_pointer: bool,
+    ) -> Result<ZwlrScreencopyFrameV1, StageError> {
+        let missing = || StageError::Screen("the compositor's wlr-screencopy is gone".to_owned());
+        let manager = self.state.manager.as_ref().ok_or_else(missing)?;
+        self.state.copy_number = self.state.copy_number.wrapping_add(1);
+        self.state.copy = Some(CopyEvents {
+            state: CopyState::Asked,
+            form: None,
+            damage: Vec::new(),
+            is_upside_down: false,
+        });
+        let (pointer, output, number) = (i32::from(with_pointer), &output.proxy, self.state.copy_number);
+        Ok(match part {
+            Some([x, y, width, height]) => {
+                manager.capture_output_region(pointer, output, x, y, width, height, &self.handle, number)
+            }
+            None => manager.capture_output(pointer, output, &self.handle, number),
+        })
+    }
+
+    /// Returns what is known of the present copy.
+    pub(super) fn copy(&self) -> Option<&CopyEvents> {
+        self.state.copy.as_ref()
+    }
+
+    /// Takes the events of the present copy; later ones do not count.
+    pub(super) fn take_copy(&mut self) -> Option<CopyEvents> {
+        self.state.copy.take()
+    }
+
+    /// Waits until the compositor has answered all requests.
+    ///
+    /// # Errors
+    /// A signal or a stop request ended the wait; the compositor does not answer in time, or the connection has failed.
+    pub(super) fn settle(&mut self) -> Result<(), StageError> {
+        self.asked = self.asked.wrapping_add(1);
+        let number = self.asked;
+        self.connection.display().sync(&self.handle, number);
+        self.wait_for(|state| state.answered == number)
+    }
+
+    /// Waits until `is_there`, which the compositor answers at once.
+    ///
+    /// # Errors
+    /// As [`settle`](Compositor::settle).
+    pub(super) fn wait_for(&mut self, is_there: impl Fn(&CompositorState) -> bool) -> Result<(), StageError> {
+        let until_ns = now_ns() + PATIENCE.as_nanos() as u64;
+        loop {
+            self.queue.dispatch_pending(&mut self.state).map_err(lost)?;
+            if is_there(&self.state) {
+                return Ok(());
+            }
+            let left_ns = until_ns.saturating_sub(now_ns());
+            if left_ns == 0 {
+                let seconds = PATIENCE.as_secs();
+                return Err(StageError::Screen(format!("the compositor has not answered for {seconds} s")));
+            }
+            if signal::interrupted() {
+                return Err(StageError::io("wait for the compositor")(cancel::canceled()));
+            }
+            self.wait(Duration::from_nanos(left_ns), || false)?;
+        }
+    }
+
+    /// Waits for events of the compositor, at most `limit`, until `awake`, a signal or a stop request; takes those that came.
+    ///
+    /// # Errors
+    /// The connection has failed.
+    pub(super) fn wait(&mut self, limit: Duration, awake: impl Fn() -> bool) -> Result<(), StageError> {
+        self.connection.flush().map_err(lost)?;
+        if let Some(guard) = self.queue.prepare_read() {
+            let is_readable = stop::wait_for_socket(guard.connection_fd().as_fd(), false, limit, awake)
+                .map_err(|error| StageError::Screen(format!("waiting for the compositor: {error}")))?;
+            if is_readable {
+                match guard.read() {
+                    Ok(_) => {}
+                    Err(wayland_client::backend::WaylandError::Io(error))
+                        if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(lost(error)),
+                }
+            }
+        }
+        self.queue.dispatch_pending(&mut self.state).map_err(lost)?;
+        Ok(())
+    }
+}
+
+impl CompositorState {
+    pub(super) fn copy_state(&self) -> CopyState {
+        self.copy.as_ref().map_or(CopyState::Failed, |copy| copy.state)
+    }
+}
+
+fn lost(error: impl std::fmt::Display) -> StageError {
+    StageError::Screen(format!("the connection to the compositor is lost: {}", shown(&error.to_string())))
+}
+
+impl Dispatch<WlRegistry, ()> for CompositorState {
+    fn event(
+        state: &mut CompositorState,
+        registry: &WlRegistry,
+        event: wl_registry::Event,
+        (): &(),
+        _: &Connection,
+        handle: &QueueHandle<CompositorState>,
+    ) {
+        match event {
+            wl_registry::Event::Global { name, interface, version } => {
+                if interface == WlShm::interface().name {
+                    state.shm = Some(registry.bind(name, 1, handle, ()));
+                } else if interface == ZwlrScreencopyManagerV1::interface().name && version >= COPIES {
+                    state.manager = Some(registry.bind(name, COPIES, handle, ()));
+                } else if interface == WlOutput::interface().name {
+                    let proxy = registry.bind(name, version.min(NAMED), handle, name);
+                    state.outputs.push(Output { global: name, proxy, name: None });
+                }
+            }
+            wl_registry::Event::GlobalRemove { name } => state.outputs.retain(|output| output.global != name),
+            _ => {}
+        }
+    }
+}
+
+impl Dispatch<WlOutput, u32> for CompositorState {
+    fn event(
+        state: &mut CompositorState,
+        _: &WlOutput,
+        event: wl_output::Event,
+        global: &u32,
+        _: &Connection,
+        _: &QueueHandle<CompositorState>,
+    ) {
+        if let wl_output::Event::Name { name } = event {
+            let output = state.outputs.iter_mut().find(|output| output.global == *global);
+            output.into_iter().for_each(|output| output.name = Some(name.clone()));
+        }
+    }
+}
+
+impl Dispatch<WlCallback, u32> for CompositorState {
+    fn event(
+        state: &mut CompositorState,
+        _: &WlCallback,
+        event: wl_callback::Event,
+        number: &u32,
+        _: &Connection,
+        _: &QueueHandle<CompositorState>,
+    ) {
+        if let wl_callback::Event::Done { .. } = event {
+            state.answered = *number;
+        }
+    }
+}
+
+impl Dispatch<ZwlrScreencopyFrameV1, u32> for CompositorState {
+    fn event(
+        state: &mut CompositorState,
+        _: &ZwlrScreencopyFrameV1,
+        event: zwlr_screencopy_frame_v1::Event,
+        number: &u32,
+        _: &Connection,
+        _: &QueueHandle<CompositorState>,
+    ) {
+        let Some(copy) = state.copy.as_mut().filter(|_| state.copy_number == *number) else { return };
+        match event {
+            zwlr_screencopy_frame_v1::Event::Buffer {
+                format: WEnum::Value(format),
+                width,
+                height,
+                stride,
+            } => {
+                copy.form = Some(CopyForm { format, width, height, stride });
+            }
+            zwlr_screencopy_frame_v1::Event::BufferDone => copy.state = CopyState::Waiting,
+            zwlr_screencopy_frame_v1::Event::Flags { flags: WEnum::Value(flags) } => {
+                copy.is_upside_down = flags.contains(Flags::YInvert);
+            }
+            zwlr_screencopy_frame_v1::Event::Damage { x, y, width, height } => {
+                if copy.damage.len() == MOST_RECTANGLES {
+                    copy.damage = vec![[0, 0, u32::MAX, u32::MAX]];
+                }
+                copy.damage.push([x, y, width, height]);
+            }
+            zwlr_screencopy_frame_v1::Event::Ready { .. } => copy.state = CopyState::Done,
+            zwlr_screencopy_frame_v1::Event::Failed => copy.state = CopyState::Failed,
+            _ => {}
+        }
+    }
+}
+
+delegate_noop!(CompositorState: ignore WlShm);
+delegate_noop!(CompositorState: WlShmPool);
+delegate_noop!(CompositorState: ignore WlBuffer);
+delegate_noop!(CompositorState: ZwlrScreencopyManagerV1);
