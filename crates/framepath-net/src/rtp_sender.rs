@@ -42,6 +42,9 @@ const REPORT: Duration = Duration::from_secs(1);
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
 /// Longest time for the frames that wait at the end of the stream.
 const END: Duration = Duration::from_secs(4);
+/// Time from the last packet to the goodbye. Receivers such as libavformat look for reports first, and end the stream with packets that they
+/// have not read.
+const BEFORE_GOODBYE: Duration = Duration::from_millis(500);
 /// Maximum number of datagrams that are received before frames are sent again.
 const MOST_RECEIVED: usize = 256;
 /// Maximum number of departures that are kept for the caller.
@@ -131,6 +134,7 @@ impl RtpSender {
             last_time: (now, 0),
             packets: 0,
             bytes: 0,
+            goodbye: None,
             ends: None,
         };
         let thread = thread::Builder::new().name("send".to_owned()).spawn(move || stream.run(&queue));
@@ -188,7 +192,7 @@ impl RtpSender {
         lock(&self.shared.sent).drain(..).collect()
     }
 
-    /// Sends the frames that wait and the goodbye, and waits for it while `goes_on` returns true, at most four seconds.
+    /// Sends the frames that wait and, half a second later, the goodbye. Waits for it while `goes_on` returns true, at most four seconds.
     pub fn end(&mut self, goes_on: impl Fn() -> bool) {
         self.command(RtpCommand::End);
         while goes_on() && self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -269,6 +273,8 @@ struct RtpStream {
     /// Numbers of packets and of payload bytes that have left.
     packets: u32,
     bytes: u32,
+    /// Time of the goodbye; `None` before the last packet has left.
+    goodbye: Option<Instant>,
     /// Time at which the stream ends even if frames wait; `None` before its end.
     ends: Option<Instant>,
 }
@@ -295,13 +301,17 @@ impl RtpStream {
             }
             self.report(now)?;
             self.request_keyframe(now);
-            if is_closed || self.ends.is_some_and(|ends| self.queue.is_empty() || now >= ends) {
+            if self.ends.is_some() && self.queue.is_empty() {
+                self.goodbye.get_or_insert(now + BEFORE_GOODBYE);
+            }
+            if is_closed || [self.goodbye, self.ends].into_iter().flatten().any(|at| now >= at) {
                 let goodbye = [self.report_of(now), goodbye(self.ssrc)].concat();
                 return self.send_report(goodbye);
             }
             let burst = (!self.queue.is_empty()).then_some(self.next_burst);
             let request = self.wants_keyframe.then_some(self.next_request);
-            let deadline = [burst, request, self.next_report, self.ends].into_iter().flatten().min();
+            let times = [burst, request, self.next_report, self.goodbye, self.ends];
+            let deadline = times.into_iter().flatten().min();
             wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline)?;
         }
     }
