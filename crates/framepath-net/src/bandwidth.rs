@@ -21,8 +21,8 @@ const WINDOW: Duration = Duration::from_millis(500);
 /// Part of a rate that was sent which counts as carried. The estimation takes the same part of the rate that arrives.
 const CARRIED: f64 = 0.85;
 /// Part of the bandwidth below which the estimate counts as wrong, and the time after which the estimation begins anew then. It
-/// sends two bursts of padding at its beginning.
-const WRONG: (f64, Duration) = (0.7, Duration::from_millis(300));
+/// sends two bursts of padding at its beginning. With a longer time, a stream stands still at its start on a slow link.
+const WRONG: (f64, Duration) = (0.7, Duration::from_millis(100));
 /// Part of what a congested network has carried up to which the bandwidth grows again, for how long, and the growth afterwards, per
 /// second. Without it, a network that has become faster would never be used.
 const CEILING: (f64, Duration, f64) = (0.9, Duration::from_secs(30), 0.05);
@@ -109,14 +109,17 @@ impl Bandwidth {
         self.shortest_round_trip =
             least.map_or(self.shortest_round_trip, |least| self.shortest_round_trip.min(least));
         let is_congested = least.is_some_and(|least| self.is_slow(least)) || sample.loss >= LOSS;
-        self.carried = if is_congested { carried } else { self.carried.max(carried) };
+        let may_restart = self.restarted.is_none_or(|at| passed(at) >= BETWEEN_RESTARTS);
+        // The session sends at the pace of its estimate. While that is wrong, what is sent does not show what the network carries.
+        let follows = is_congested && !(may_restart && self.wrong.is_some());
+        self.carried = if follows { carried } else { self.carried.max(carried) };
         self.update_ceiling(now, least, carried);
         if self.estimate as f64 >= self.bits() as f64 * WRONG.0 {
             self.wrong = None;
             return None;
         }
         let wrong = passed(*self.wrong.get_or_insert(now));
-        if wrong < WRONG.1 || self.restarted.is_some_and(|at| passed(at) < BETWEEN_RESTARTS) {
+        if wrong < WRONG.1 || !may_restart {
             return None;
         }
         (self.wrong, self.restarted) = (None, Some(now));
@@ -219,11 +222,25 @@ mod tests {
     fn an_estimate_far_below_begins_anew() {
         let mut network = Network::new();
         network.pass(5, 10 * MEGABIT, 8 * MEGABIT);
-        assert_eq!(network.pass(3, MEGABIT / 4, MEGABIT), []);
+        assert_eq!(network.pass(1, MEGABIT / 4, MEGABIT), []);
         assert_eq!(network.pass(3, MEGABIT / 4, MEGABIT), [6_800_000]);
         // Once in five seconds.
-        assert_eq!(network.pass(44, MEGABIT / 4, MEGABIT), []);
+        assert_eq!(network.pass(45, MEGABIT / 4, MEGABIT), []);
         assert_eq!(network.pass(6, MEGABIT / 4, MEGABIT), [6_800_000]);
+    }
+
+    #[test]
+    fn what_is_sent_at_the_pace_of_a_wrong_estimate_does_not_count() {
+        let mut network = Network::new();
+        network.pass(10, 10 * MEGABIT, 8 * MEGABIT);
+        network.loss = 0.1;
+        assert_eq!(network.pass(1, MEGABIT / 2, 8 * MEGABIT), []);
+        let carried = network.bandwidth.bits();
+        assert!((6_100_000..6_130_000).contains(&carried), "{carried}");
+        assert_eq!(network.pass(1, MEGABIT / 2, MEGABIT / 4), [carried]);
+        // The second time, the network has become slow.
+        network.pass(10, MEGABIT / 4, MEGABIT / 4);
+        assert!(network.bandwidth.bits() <= MEGABIT / 4, "{}", network.bandwidth.bits());
     }
 
     #[test]

@@ -43,6 +43,7 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("m2m", "device-dmabuf", "the measuring node with the frame's dmabuf"),
     ("m2m", "device-dmabuf-in-place", "the measuring node, which changes the frame's dmabuf in place"),
     ("m2m", "vim2m", "the kernel's test driver vim2m, for comparison"),
+    ("stream", "janus-browser", "framepath's sender, and Janus, whose page shows the stream in Chromium"),
     ("stream", "browser", "framepath's sender, whose page shows the stream in Chromium"),
     ("*", "ffmpeg", "the ffmpeg tool with its default options"),
     ("*", "ffmpeg-t1", "the ffmpeg tool with one decoder thread"),

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,8 @@ use crate::test_link::{ADDRESSES, TestLink};
 pub(super) const OURS: &str = "native";
 /// Name of the contender that shows framepath's stream in a browser.
 pub(super) const BROWSER: &str = "browser";
+/// Name of the contender that shows it in a browser behind Janus.
+const JANUS: &str = "janus-browser";
 /// Bit rate of every encoder, kilobits per second.
 pub(super) const KILOBITS: u32 = 12_000;
 /// Best quality of every encoder, a number of x264: below the bit rate, it limits the bits.
@@ -66,6 +69,8 @@ struct Ends<'a> {
     gop: u32,
     /// Empty folder, which is removed when the contender has ended.
     folder: &'a str,
+    /// The program `contrib/janus/fanout`.
+    fanout: &'a str,
     /// Ledgers that framepath records; `None` for none.
     files: Option<&'a LedgerFiles>,
 }
@@ -74,6 +79,7 @@ struct Ends<'a> {
 pub(super) static STREAMERS: &[Streamer] = &[
     Streamer { name: OURS, elements: &[], commands: native, listens: true },
     Streamer { name: BROWSER, elements: &[], commands: browser, listens: true },
+    Streamer { name: JANUS, elements: &[], commands: janus_browser, listens: true },
     Streamer { name: "gst-rtp0", elements: &GST_RTP, commands: gst_rtp_without_buffer, listens: false },
     Streamer { name: "gst-rtp", elements: &GST_RTP, commands: gst_rtp, listens: false },
     Streamer { name: "gst-srt", elements: &GST_SRT, commands: gst_srt, listens: false },
@@ -102,10 +108,13 @@ const GST_SRT: [GstElement; 7] = [
     ("avdec_h264", "gstreamer1.0-libav"),
     ("ximagesink", "gstreamer1.0-x"),
 ];
+/// Key of SRTP, for measurements only: 30 bytes in Base64.
+const KEY: &str = "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkw";
 /// The browser.
 const CHROMIUM: &str = "chromium";
 /// Programs of the contenders, and Debian's packages with them.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
+    ("janus", "janus"),
     (CHROMIUM, "chromium"),
     ("gst-inspect-1.0", "gstreamer1.0-tools"),
     ("gst-launch-1.0", "gstreamer1.0-tools"),
@@ -124,12 +133,18 @@ fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
 }
 
 fn native_sender(ends: &Ends<'_>) -> Vec<String> {
-    let Ends { from, sender, port, gop, .. } = ends;
-    let send = format!(
+    let Ends { sender, port, .. } = ends;
+    sender_to(ends, &format!("send listen={sender}:{port} token=lab"))
+}
+
+/// Returns the words of framepath's sender with the sink `send`.
+fn sender_to(ends: &Ends<'_>, send: &str) -> Vec<String> {
+    let Ends { from, gop, .. } = ends;
+    let path = format!(
         "x11 {from} rate={RATE} cursor=no ! convert format=yuv420p ! encode h264 bitrate={KILOBITS}k crf={CRF} \
-         gop={gop} preset=ultrafast threads={THREADS} ! send listen={sender}:{port} token=lab"
+         gop={gop} preset=ultrafast threads={THREADS} ! {send}"
     );
-    framepath_run(ends, 0, send)
+    framepath_run(ends, 0, path)
 }
 
 /// Returns the words of `framepath run` with a path, for the sender (0) or the receiver (1).
@@ -140,8 +155,27 @@ fn framepath_run(ends: &Ends<'_>, end: usize, path: String) -> Vec<String> {
     words.into_iter().chain(options).chain([path]).collect()
 }
 
-/// The sender's page in Chromium, whose window fills the screen.
+/// The sender's page in Chromium.
 fn browser(ends: &Ends<'_>) -> [Vec<String>; 2] {
+    [native_sender(ends), chromium(ends, "/?picture#lab")]
+}
+
+/// Janus beside the sender, and its page in Chromium. Janus ends with the sender.
+fn janus_browser(ends: &Ends<'_>) -> [Vec<String>; 2] {
+    let Ends { sender, port, fanout, .. } = ends;
+    // The port is free, and so are probably those behind it: for RTP, and for Janus's own interface.
+    let (rtp, api) = (port.wrapping_add(2), port.wrapping_add(4));
+    let serve = format!(
+        "setpriv --pdeathsig TERM {fanout} --listen {sender}:{port} --rtp {rtp} --api {api} --key {KEY} --token lab"
+    );
+    let script = format!("{serve} & exec \"$0\" \"$@\"");
+    let run = sender_to(ends, &format!("send rtp=127.0.0.1:{rtp} srtp={KEY}"));
+    let words = ["sh".to_owned(), "-c".to_owned(), script].into_iter().chain(run);
+    [words.collect(), chromium(ends, "/#lab")]
+}
+
+/// Returns the words of Chromium with a page of the sender's computer. Its window fills the screen.
+fn chromium(ends: &Ends<'_>, page: &str) -> Vec<String> {
     let Ends { sender, port, folder, .. } = ends;
     let options = [
         "--no-sandbox",
@@ -153,9 +187,8 @@ fn browser(ends: &Ends<'_>) -> [Vec<String>; 2] {
         "--window-position=0,0",
         "--window-size=1920,1080",
     ];
-    let page = [format!("--user-data-dir={folder}"), format!("http://{sender}:{port}/?picture#lab")];
-    let words = [CHROMIUM].into_iter().chain(options).map(str::to_owned).chain(page);
-    [native_sender(ends), words.collect()]
+    let page = [format!("--user-data-dir={folder}"), format!("http://{sender}:{port}{page}")];
+    [CHROMIUM].into_iter().chain(options).map(str::to_owned).chain(page).collect()
 }
 
 /// Returns the words of a GStreamer pipeline's command.
@@ -238,6 +271,10 @@ impl Streamer {
         files: Option<&LedgerFiles>,
     ) -> Result<Streaming, LabError> {
         self.elements.iter().try_for_each(|element| check_element(*element))?;
+        let fanout = fanout(settings);
+        if self.name == JANUS {
+            check_janus(&fanout)?;
+        }
         let framepath = settings.framepath.to_string_lossy();
         let port = free_port()?;
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
@@ -253,6 +290,7 @@ impl Streamer {
             port,
             gop,
             folder: &path,
+            fanout: &fanout.to_string_lossy(),
             files,
         };
         let commands = (self.commands)(&ends);
@@ -265,6 +303,23 @@ impl Streamer {
         let second = start(if self.listens { 1 } else { 0 })?;
         let ends = if self.listens { [first, second] } else { [second, first] };
         Ok(Streaming { name: self.name, address: format!("{sender}:{port}"), ends, _folder: folder })
+    }
+}
+
+/// Returns where the checkout has `contrib/janus/fanout`: its folder `target` has the peers.
+fn fanout(settings: &ExperimentSettings) -> PathBuf {
+    settings.peers.join("../../contrib/janus/fanout")
+}
+
+/// Checks that Janus and the program in front of it are there.
+fn check_janus(fanout: &Path) -> Result<(), LabError> {
+    if !fanout.is_file() {
+        return Err(LabError::Missing(format!("no {}; run it in a checkout", fanout.display())));
+    }
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&folders).any(|folder| folder.join("janus").is_file()) {
+        true => Ok(()),
+        false => Err(missing_program("janus")),
     }
 }
 
