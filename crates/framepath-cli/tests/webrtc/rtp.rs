@@ -132,7 +132,11 @@ pub fn a_stream_goes_through_janus_to_two_browsers() -> Tested {
     command.args(["--listen", &format!("{ADDRESS}:8090"), "--key", KEY, "--token", "lab"]);
     let _fanout = Fanout(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
     until("the front listens", || namespace.net("tcp").contains(":1F9A 00000000:0000 0A"));
-    let path = format!("file {} loop=inf rate=60 ! send rtp=127.0.0.1:5004 srtp={KEY}", clip.display());
+    // The only keyframe of its own is the first: Janus asks for those that browsers need.
+    let path = format!(
+        "file {} loop=inf rate=60 ! decode ! encode h264 preset=ultrafast gop=100000 ! send rtp=127.0.0.1:5004 srtp={KEY}",
+        clip.display()
+    );
     let sender = namespace.framepath(&path).spawn().unwrap();
     let open = |token: &str| {
         Chromium::open_by(namespace.inside("sh"), &format!("http://{ADDRESS}:8090/#{token}"), WINDOW)
