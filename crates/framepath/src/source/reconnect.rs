@@ -46,6 +46,7 @@ impl Lost {
     }
 
     /// Adds the time in which nothing arrived before the loss was found.
+    #[cfg(feature = "net")]
     pub(super) fn behind_silence(self, silence: Duration) -> Lost {
         Lost { silent_ns: u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX), ..self }
     }
