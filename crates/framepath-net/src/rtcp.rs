@@ -16,7 +16,7 @@ const CNAME: u8 = 1;
 /// Seconds from the beginning of NTP's times, 1900, to that of Unix.
 const NTP_TO_UNIX: u64 = 2_208_988_800;
 
-/// What a sender reports.
+/// Report of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SenderReport<'a> {
     pub(crate) ssrc: u32,

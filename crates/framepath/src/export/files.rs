@@ -36,7 +36,7 @@ impl FileIdentity {
 struct UsedFile {
     name: String,
     identity: FileIdentity,
-    /// What uses it, for errors.
+    /// Hop or option that uses it, for errors.
     used_by: String,
     is_written: bool,
 }

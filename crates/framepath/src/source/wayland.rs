@@ -82,8 +82,7 @@ pub(super) fn open(options: WaylandOptions, place: &HopPlace<'_>) -> Result<Box<
 #[cfg(not(feature = "wayland"))]
 pub(super) fn open(_: WaylandOptions, _: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
     Err(StageError::Option(
-        "this framepath was built without the feature `wayland`: build it with default features, as `make build` does, or \
-         with `--features wayland`"
+        "this framepath was built without Wayland; build with `--features wayland` (`make build` does so by itself)"
             .to_owned(),
     ))
 }

@@ -9,7 +9,7 @@ use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_frame_v1::Zwl
 
 use super::WaylandOptions;
 use super::compositor::{ChosenOutput, Compositor, CopyEvents, CopyState};
-use super::images::Images;
+use super::images::WaylandImages;
 use crate::device::SLICE;
 use crate::error::StageError;
 use crate::item::Item;
@@ -32,7 +32,7 @@ pub(super) struct Wayland {
     output: ChosenOutput,
     /// Part of the output: x, y, width and height; `None` for all.
     part: Option<[i32; 4]>,
-    images: Images,
+    images: WaylandImages,
     /// Number of slots of a pool.
     slots: u32,
     shows_pointer: bool,
@@ -48,7 +48,7 @@ pub(super) struct Wayland {
     notes: Notes,
 }
 
-/// What a capture has come to.
+/// Outcome of a capture.
 enum Captured {
     Frame(Item),
     /// A request waits for the thread, or a copy has failed and is to be repeated.
@@ -196,9 +196,9 @@ impl Wayland {
 }
 
 /// Makes a pool for the present copy.
-fn images(compositor: &Compositor, slots: u32) -> Result<Images, StageError> {
+fn images(compositor: &Compositor, slots: u32) -> Result<WaylandImages, StageError> {
     match compositor.copy().and_then(|copy| copy.form) {
-        Some(form) => Images::new(compositor, form, slots),
+        Some(form) => WaylandImages::new(compositor, form, slots),
         None => Err(StageError::Screen(
             "the compositor copies the output into no shared memory; a part outside of it has no pixels"
                 .to_owned(),

@@ -71,7 +71,7 @@ struct Output {
     name: Option<String>,
 }
 
-/// What the compositor has told.
+/// State of the compositor, as it has told it.
 #[derive(Default)]
 pub(super) struct CompositorState {
     shm: Option<WlShm>,

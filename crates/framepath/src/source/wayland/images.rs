@@ -11,7 +11,7 @@ use super::compositor::{Compositor, CopyForm};
 use crate::error::StageError;
 
 /// Pool of pictures of one form.
-pub(super) struct Images {
+pub(super) struct WaylandImages {
     pub(super) pool: ScreenPool,
     pub(super) layout: Layout,
     pub(super) form: CopyForm,
@@ -20,12 +20,16 @@ pub(super) struct Images {
     buffers: Vec<WlBuffer>,
 }
 
-impl Images {
+impl WaylandImages {
     /// Makes a pool of `slots` pictures.
     ///
     /// # Errors
     /// The form is not supported, memory is short, or the pool has 2 GiB.
-    pub(super) fn new(compositor: &Compositor, form: CopyForm, slots: u32) -> Result<Images, StageError> {
+    pub(super) fn new(
+        compositor: &Compositor,
+        form: CopyForm,
+        slots: u32,
+    ) -> Result<WaylandImages, StageError> {
         let layout = layout(form)?;
         let memory = |error| StageError::Io {
             what: format!("memory for {slots} pictures of {} bytes", layout.size),
@@ -57,7 +61,7 @@ impl Images {
             )
         };
         let buffers = (0..slots).map(buffer).collect();
-        Ok(Images { pool, layout, form, shared, buffers })
+        Ok(WaylandImages { pool, layout, form, shared, buffers })
     }
 
     /// Returns the compositor's buffer for a slot.
@@ -66,7 +70,7 @@ impl Images {
     }
 }
 
-impl Drop for Images {
+impl Drop for WaylandImages {
     /// Lets the compositor release the memory. Frames of the pool stay valid.
     fn drop(&mut self) {
         self.buffers.iter().for_each(WlBuffer::destroy);
