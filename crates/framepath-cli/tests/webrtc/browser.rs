@@ -111,8 +111,14 @@ pub fn a_browser_shows_the_pictures_that_were_sent() -> Tested {
     needs_program("chromium", "chromium")?;
     let folder = tempfile::tempdir().unwrap();
     let sending = start(&numbered(folder.path()), "loop=inf rate=60", "token=lab");
-    let mut browser = Chromium::open(&page(&sending, "lab"), TELEPHONE);
+    let mut browser = Chromium::open(&format!("http://127.0.0.1:{}/?picture#lab", sending.port), TELEPHONE);
     browser.until("document.getElementById('picture')?.videoWidth === 512");
+    // Nothing but the picture, in the whole window.
+    let (width, height) = TELEPHONE;
+    for (side, size) in [("clientWidth", width), ("clientHeight", height)] {
+        assert_eq!(browser.value(&format!("document.getElementById('picture').{side}")), size);
+    }
+    assert_eq!(browser.value("document.querySelector('h1').offsetHeight"), 0);
     browser.value(NOTE_SENT);
     let seen = seen_pictures(&mut browser, 600, "one.rtpTimestamp in sent", "sent[one.rtpTimestamp]");
     sending.signal(rustix::process::Signal::INT);

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -101,13 +102,40 @@ pub fn rtp_without_a_key_that_a_receiver_can_know_is_refused() {
     ] {
         run(&["run", "--quiet", &path(options)]).ended(1).prints(error);
     }
-    // Only its user may read the file with the key.
+}
+
+pub fn only_its_user_may_read_the_file_with_the_key() {
     let folder = tempfile::tempdir().unwrap();
-    let sdp = folder.path().join("new.sdp");
-    run(&["run", "--quiet", &path(&format!("rtp=127.0.0.1:9 sdp={}", sdp.display()))]).ended(0);
-    let mode = std::os::unix::fs::MetadataExt::mode(&fs::metadata(&sdp).unwrap());
-    assert_eq!(mode & 0o777, 0o600);
-    assert!(fs::read_to_string(&sdp).unwrap().contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"));
+    let [sdp, other] = ["stream.sdp", "other"].map(|name| folder.path().join(name));
+    let path = format!("test frames=3 ! encode h264 ! send rtp=127.0.0.1:9 sdp={}", sdp.display());
+    fs::write(&other, "other").unwrap();
+    for before in 0..3 {
+        match before {
+            0 => {}
+            1 => fs::set_permissions(&sdp, fs::Permissions::from_mode(0o644)).unwrap(),
+            _ => {
+                fs::remove_file(&sdp).unwrap();
+                std::os::unix::fs::symlink(&other, &sdp).unwrap();
+            }
+        }
+        run(&["run", "--quiet", &path]).ended(0);
+        let file = fs::symlink_metadata(&sdp).unwrap();
+        assert!(file.is_file() && file.permissions().mode() & 0o777 == 0o600, "{before}: {file:?}");
+        assert!(fs::read_to_string(&sdp).unwrap().contains("a=crypto:1 AES_CM_128_HMAC_SHA1_80 inline:"));
+    }
+    assert_eq!(fs::read_to_string(&other).unwrap(), "other");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
+    // Neither the input nor another output.
+    for path in [
+        format!(
+            "test frames=3 ! encode h264 ! tee ( queue ! mux {0} ) ( queue ! send rtp=127.0.0.1:9 sdp={0} )",
+            sdp.display()
+        ),
+        format!("file {0} ! send rtp=127.0.0.1:9 sdp={0}", sdp.display()),
+    ] {
+        run(&["run", "--quiet", &path]).ended(2).prints("; choose another file");
+    }
+    run(&["run", "--quiet", &path, "--json", sdp.to_str().unwrap()]).ended(2).prints("; choose another file");
 }
 
 /// Janus with contrib/janus/fanout, in a network namespace. Both end with this value.

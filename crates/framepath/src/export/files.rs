@@ -76,7 +76,8 @@ fn used_by_hop(hop: &Hop) -> Option<UsedFile> {
         DefinitionKind::Sink => true,
         _ => return None,
     };
-    let argument = ["file", "path"].into_iter().find(|name| hop.def.arg(name).is_some())?;
+    let is_given = |name: &&str| hop.def.arg(name).is_some_and(|(_, arg)| arg.positional || hop.is_set(name));
+    let argument = ["file", "path", "sdp"].into_iter().find(is_given)?;
     let name = hop.text(argument).to_owned();
     let opened = match (name.as_str(), is_written) {
         ("-", false) => "/dev/stdin",

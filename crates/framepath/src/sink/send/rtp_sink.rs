@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sink `send rtp=`: RTP to one address, with framepath-net.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
 use framepath_net::{RtpOptions, RtpSender, SrtpKey};
+use framepath_os::process::cancel::{self, StoppableWriter};
 use framepath_os::process::signal;
 
 use super::outgoing_frames::{OutgoingFrame, OutgoingFrames, track_of};
@@ -83,10 +85,30 @@ fn key(hop: &Hop) -> Result<Option<SrtpKey>, StageError> {
     }
 }
 
-/// Writes the session description, which only this user may read if the file is new: it has the key.
+/// Writes the session description. A file is a new one, which only this user may read, because it has the key; it takes the place of an
+/// older one. A device or pipe gets the text.
 fn write_description(file: &str, text: &str) -> Result<(), StageError> {
-    let options = File::options().write(true).create(true).truncate(true).mode(0o600).open(file);
-    options.and_then(|mut opened| opened.write_all(text.as_bytes())).map_err(StageError::io(file))
+    let path = Path::new(file);
+    let written = match fs::metadata(path) {
+        Ok(there) if !there.is_file() => cancel::create(path).and_then(|opened| {
+            let mut writer = StoppableWriter::new(opened);
+            writer.write_all(text.as_bytes())
+        }),
+        _ => {
+            let mut beside = path.as_os_str().to_owned();
+            beside.push(format!(".{}.part", std::process::id()));
+            let new = File::options().write(true).create_new(true).mode(0o600).open(&beside);
+            let renamed = new
+                .and_then(|mut opened| opened.write_all(text.as_bytes()))
+                .and_then(|()| fs::rename(&beside, path));
+            if renamed.is_err() {
+                // It may not exist.
+                let _ = fs::remove_file(&beside);
+            }
+            renamed
+        }
+    };
+    written.map_err(StageError::io(file))
 }
 
 impl RtpSink {
