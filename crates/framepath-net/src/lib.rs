@@ -68,7 +68,7 @@ pub use pairing::{PairingCode, PairingError};
 pub use publication::PublishOptions;
 pub use reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
 pub use receiver::{ReceivedFrame, ReceivedItem, ReceiverOptions, WhepReceiver};
-pub use rtp_sender::{RtpOptions, RtpSender};
+pub use rtp_sender::{RefusedPackets, RtpOptions, RtpSender};
 pub use sender::{SenderOptions, WhepSender};
 pub use sender_control::SenderControl;
 pub use sender_shared::SenderCounts;

@@ -57,6 +57,8 @@ pub(crate) struct MediaSocket {
     takes_runs: Cell<bool>,
     /// Number of system calls that sent something.
     sends: Cell<u64>,
+    /// Number of datagrams that the kernel has refused, and its last error.
+    refused: Cell<(u64, Option<Errno>)>,
 }
 
 impl MediaSocket {
@@ -75,7 +77,8 @@ impl MediaSocket {
         });
         let socket = bound.map_err(WebrtcError::io(format!("bind UDP {address}")))?;
         let (segment, takes_runs, sends) = (Cell::new(0), Cell::new(true), Cell::new(0));
-        Ok(MediaSocket { socket, is_ipv6: address.is_ipv6(), segment, takes_runs, sends })
+        let refused = Cell::new((0, None));
+        Ok(MediaSocket { socket, is_ipv6: address.is_ipv6(), segment, takes_runs, sends, refused })
     }
 
     /// Returns the address that the socket is bound to.
@@ -102,14 +105,28 @@ impl MediaSocket {
             match self.send(to, datagrams) {
                 // A route or device that cannot do this, or whose datagrams are shorter: for example behind a VPN.
                 Err(error) if cannot_cut(&error) => {}
-                sent => return log_lost(to, sent),
+                sent => return self.count_refused(to, sent, datagrams.len()),
             }
         }
         self.takes_runs.set(false);
-        log_lost(to, self.cut(0));
+        self.count_refused(to, self.cut(0), 0);
         for datagram in datagrams.chunks(1) {
-            log_lost(to, self.send(to, datagram));
+            self.count_refused(to, self.send(to, datagram), 1);
         }
+    }
+
+    /// Counts datagrams that the kernel has refused.
+    fn count_refused(&self, to: SocketAddr, sent: io::Result<()>, datagrams: usize) {
+        if let Err(error) = sent {
+            log::trace!("send to {to}: {error}");
+            let (before, _) = self.refused.get();
+            self.refused.set((before + datagrams as u64, Errno::from_io_error(&error)));
+        }
+    }
+
+    /// Returns the number of datagrams that the kernel has refused, and its last error.
+    pub(crate) fn refused(&self) -> (u64, Option<Errno>) {
+        self.refused.get()
     }
 
     /// Sends the datagrams by one system call.
@@ -185,12 +202,6 @@ impl MediaSocket {
 fn cannot_cut(error: &io::Error) -> bool {
     let errno = Errno::from_io_error(error);
     matches!(errno, Some(Errno::INVAL | Errno::IO | Errno::MSGSIZE | Errno::OPNOTSUPP))
-}
-
-fn log_lost(to: SocketAddr, sent: io::Result<()>) {
-    if let Err(error) = sent {
-        log::trace!("send to {to}: {error}");
-    }
 }
 
 impl AsFd for MediaSocket {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, TryRecvError};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -14,6 +14,7 @@ use framepath_model::access_unit::Coding;
 use framepath_os::process::priority::HighPriority;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use rustix::event::PollFlags;
+use rustix::io::Errno;
 
 use crate::datagram_batch::DatagramBatch;
 use crate::error::WebrtcError;
@@ -61,6 +62,17 @@ pub struct RtpOptions {
     pub key: Option<SrtpKey>,
 }
 
+/// Packets that the kernel has refused to send, such as those to an address without a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RefusedPackets {
+    /// Number of packets.
+    pub packets: u64,
+    /// True if none has left.
+    pub all: bool,
+    /// Last error of the kernel.
+    pub error: Errno,
+}
+
 /// Command to the thread.
 enum RtpCommand {
     Frame(PacketizedFrame, u64),
@@ -79,6 +91,9 @@ struct RtpShared {
     queued_bytes: AtomicUsize,
     /// True once the thread has ended.
     has_ended: AtomicBool,
+    /// Number of packets that have left, and what the kernel has refused.
+    left: AtomicU64,
+    refused: Mutex<Option<RefusedPackets>>,
     on_keyframe_request: Mutex<Option<OnKeyframeRequest>>,
 }
 
@@ -109,6 +124,8 @@ impl RtpSender {
             sent: Mutex::default(),
             queued_bytes: AtomicUsize::new(0),
             has_ended: AtomicBool::new(false),
+            left: AtomicU64::new(0),
+            refused: Mutex::default(),
             on_keyframe_request: Mutex::default(),
         });
         let random = random_bytes()?;
@@ -190,6 +207,12 @@ impl RtpSender {
     /// Returns the times of the frames that have left since the last call. At most 4096 are kept.
     pub fn take_sent(&self) -> Vec<SentFrame> {
         lock(&self.shared.sent).drain(..).collect()
+    }
+
+    /// Returns what the kernel has refused so far; `None` if nothing.
+    pub fn refused(&self) -> Option<RefusedPackets> {
+        let all = self.shared.left.load(Ordering::Relaxed) == 0;
+        lock(&self.shared.refused).map(|refused| RefusedPackets { all, ..refused })
     }
 
     /// Sends the frames that wait and, half a second later, the goodbye. Waits for it while `goes_on` returns true, at most four seconds.
@@ -403,6 +426,11 @@ impl RtpStream {
             }
             batch.flush(&self.socket);
             departure.sent_ns = now_ns();
+            let (packets, error) = self.socket.refused();
+            self.shared.left.store(u64::from(self.packets).saturating_sub(packets), Ordering::Relaxed);
+            if let Some(error) = error {
+                *lock(&self.shared.refused) = Some(RefusedPackets { packets, all: false, error });
+            }
             if queued.next > last {
                 let departure = *departure;
                 self.shared.queued_bytes.fetch_sub(departure.bytes, Ordering::Relaxed);

@@ -28,6 +28,7 @@ framepath_testkit::tests!(
     rtp::a_stream_over_rtp_arrives_encrypted_and_plain,
     rtp::rtp_without_a_key_that_a_receiver_can_know_is_refused,
     rtp::only_its_user_may_read_the_file_with_the_key,
+    rtp::packets_that_the_kernel_refuses_are_an_error,
     rtp::a_stream_goes_through_janus_to_two_browsers,
     browser::a_browser_with_a_wrong_token_says_so,
     viewers::all_frames_of_a_clip_arrive,

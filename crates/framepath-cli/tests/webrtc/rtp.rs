@@ -138,6 +138,15 @@ pub fn only_its_user_may_read_the_file_with_the_key() {
     run(&["run", "--quiet", &path, "--json", sdp.to_str().unwrap()]).ended(2).prints("; choose another file");
 }
 
+pub fn packets_that_the_kernel_refuses_are_an_error() -> Tested {
+    let namespace = Namespace::new()?;
+    // The namespace has no route to it.
+    let path = "test frames=100000 rate=100 size=64x48 ! encode h264 ! send rtp=198.51.100.1:5004 plain=yes";
+    let ran = wait(namespace.framepath(path).spawn().unwrap(), "send");
+    ran.ended(1).prints("packets: Network is unreachable");
+    Ok(())
+}
+
 /// Janus with contrib/janus/fanout, in a network namespace. Both end with this value.
 struct Fanout(Child);
 

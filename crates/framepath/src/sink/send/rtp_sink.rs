@@ -10,7 +10,7 @@ use std::path::Path;
 use framepath_model::path::Hop;
 use framepath_model::shown::shown;
 use framepath_model::stream::StreamInfo;
-use framepath_net::{RtpOptions, RtpSender, SrtpKey};
+use framepath_net::{RefusedPackets, RtpOptions, RtpSender, SrtpKey};
 use framepath_os::process::cancel::{self, StoppableWriter};
 use framepath_os::process::signal;
 
@@ -111,6 +111,12 @@ fn write_description(file: &str, text: &str) -> Result<(), StageError> {
     written.map_err(StageError::io(file))
 }
 
+/// Makes the error of packets that have not left.
+fn not_sent(refused: RefusedPackets) -> StageError {
+    let packets = refused.packets;
+    StageError::io(&format!("the kernel has refused to send {packets} packets"))(refused.error.into())
+}
+
 impl RtpSink {
     /// Moves the ends of frames in the ledger to the time at which their last packets left.
     fn end_sent(&mut self, out: &mut Out<'_>) {
@@ -134,6 +140,9 @@ impl Stage for RtpSink {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.end_sent(out);
+        if let Some(refused) = self.sender.refused().filter(|refused| refused.all) {
+            return Err(out.fail(not_sent(refused)));
+        }
         let packet = item.into_packet().map_err(|error| out.fail(error))?;
         let is_first = !self.frames.has_begun;
         let OutgoingFrame { bytes, number, time } =
@@ -151,6 +160,9 @@ impl Stage for RtpSink {
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.sender.end(|| !signal::overdue());
         self.end_sent(out);
+        if let Some(refused) = self.sender.refused().filter(|_| !out.has_failed()) {
+            return Err(out.fail(not_sent(refused)));
+        }
         Ok(())
     }
 }
