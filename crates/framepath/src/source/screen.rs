@@ -9,7 +9,7 @@ use crate::source::{frames, wayland, x11};
 
 static DEFINITION: Definition = Definition::source(
     "screen",
-    "frames of this session's screen, one for each change: by `wayland` if WAYLAND_DISPLAY is set, else by `x11`",
+    "frames of this session's screen, one for each change: by `wayland` or by `x11`",
 )
 .args(&[x11::RATE, x11::REGION, x11::CURSOR, frames("0"), x11::POOL]);
 

@@ -17,7 +17,7 @@ use crate::source::{Source, frames};
 
 static DEFINITION: Definition = Definition::source(
     "wayland",
-    "frames of a Wayland compositor's output, one for each change; needs wlr-screencopy (sway, labwc, Hyprland, river)",
+    "frames of a Wayland compositor's output, one for each change (wlr-screencopy: sway and others)",
 )
 .args(&[
     Arg {
