@@ -26,7 +26,7 @@ use crate::error::StageError;
 
 static DEFINITION: Definition = Definition::sink(
     "send",
-    "sends packets (h264, hevc, vp8, vp9, av1) to WebRTC viewers or by RTP, encrypted; no STUN, no TURN",
+    "sends packets (h264, hevc, vp8, vp9, av1) by WebRTC or RTP, encrypted; no STUN, no TURN",
 )
 .args(&[
     Arg::option(
