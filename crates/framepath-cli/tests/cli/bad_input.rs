@@ -265,6 +265,10 @@ fn an_output_that_is_the_input_or_another_output_is_refused() {
     let two = format!("test frames=3 ! tee ( queue ! raw {out} ) ( queue ! raw {other} )");
     refused(&[&two], 2);
     refused(&["test frames=3 ! null", "--json", &out, "--csv", &other], 2);
+    // A link to the file that would be made.
+    let dangling = format!("{}/dangling", folder.path().display());
+    std::os::unix::fs::symlink("out.raw", &dangling).unwrap();
+    refused(&[&format!("test frames=3 ! raw {dangling}"), "--csv", &out], 2);
     refused(&[&format!("test frames=3 ! framemd5 {out}"), "--report", &out], 2);
     // Devices and pipes may be shared.
     let shared = "test frames=3 ! tee ( queue ! raw /dev/null ) ( queue ! raw /dev/null )";

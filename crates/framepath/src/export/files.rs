@@ -10,6 +10,9 @@ use framepath_model::path::{DefinitionKind, Hop, all_hops};
 
 use crate::error::RunError;
 
+/// Maximum number of symbolic links behind each other, as the kernel's.
+const MOST_LINKS: usize = 40;
+
 /// Identity of a file.
 #[derive(PartialEq, Eq)]
 enum FileIdentity {
@@ -25,6 +28,12 @@ impl FileIdentity {
     fn of(name: &Path) -> Option<FileIdentity> {
         if let Ok(file) = fs::metadata(name) {
             return file.is_file().then(|| FileIdentity::Existing(file.dev(), file.ino()));
+        }
+        // A link may name a file that does not exist.
+        let mut name = name.to_owned();
+        for _ in 0..MOST_LINKS {
+            let Ok(target) = fs::read_link(&name) else { break };
+            name = name.parent().unwrap_or(Path::new(".")).join(target);
         }
         let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
