@@ -270,6 +270,17 @@ fn an_output_that_is_the_input_or_another_output_is_refused() {
     std::os::unix::fs::symlink("out.raw", &dangling).unwrap();
     refused(&[&format!("test frames=3 ! raw {dangling}"), "--csv", &out], 2);
     refused(&[&format!("test frames=3 ! framemd5 {out}"), "--report", &out], 2);
+    // Pictures of a folder that are made from one of them.
+    let pictures = place("pictures");
+    fs::create_dir(&pictures).unwrap();
+    let first = format!("{pictures}/frame-000000.png");
+    run(&["run", "--quiet", &format!("test frames=1 size=64x48 format=grey ! png {pictures}")]).ended(0);
+    for input in [&first, &format!("{pictures}/frame-%06d.png")] {
+        refused(&[&format!("file {input} ! decode ! png {pictures}")], 2);
+    }
+    refused(&[&format!("test frames=1 format=grey ! png {pictures}"), "--json", &first], 2);
+    run(&["run", "--quiet", &format!("file {first} ! decode ! convert format=grey ! pgm {pictures}")])
+        .ended(0);
     // Devices and pipes may be shared.
     let shared = "test frames=3 ! tee ( queue ! raw /dev/null ) ( queue ! raw /dev/null )";
     run(&["run", "--quiet", shared, "--csv", "/dev/null"]).ended(0);

@@ -20,6 +20,8 @@ enum FileIdentity {
     Existing(u64, u64),
     /// File that does not exist: device and inode of its folder, and its name.
     New(u64, u64, OsString),
+    /// Pictures `frame-N.png` or `frame-N.pgm` in a folder: device and inode of the folder, and the ending.
+    Pictures(u64, u64, OsString),
 }
 
 impl FileIdentity {
@@ -38,6 +40,20 @@ impl FileIdentity {
         let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
         let folder = fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
         Some(FileIdentity::New(folder.dev(), folder.ino(), name.file_name()?.to_owned()))
+    }
+
+    /// Returns the pictures that the sink `ending` writes into the folder `name`; `None` if there is no such folder.
+    fn pictures(name: &Path, ending: &str) -> Option<FileIdentity> {
+        let folder = fs::metadata(name).ok().filter(fs::Metadata::is_dir)?;
+        Some(FileIdentity::Pictures(folder.dev(), folder.ino(), ending.into()))
+    }
+
+    /// Returns the pictures of a folder to which the file `name`, or the pattern of a sequence, belongs by its name.
+    fn pictures_with(name: &Path) -> Option<FileIdentity> {
+        let is_picture = name.file_name()?.to_str()?.starts_with("frame-");
+        let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = folder.unwrap_or(Path::new("."));
+        FileIdentity::pictures(folder, name.extension()?.to_str()?).filter(|_| is_picture)
     }
 }
 
@@ -60,14 +76,20 @@ pub fn check_files<'a>(
     options: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), RunError> {
     let of_hops = all_hops(hops).filter_map(used_by_hop);
+    let is_picture = |file: &UsedFile, pictures: &UsedFile| {
+        FileIdentity::pictures_with(Path::new(&file.name)).is_some_and(|of| of == pictures.identity)
+    };
     let of_options = options.into_iter().filter(|(_, file)| *file != "-").filter_map(|(option, file)| {
         let identity = FileIdentity::of(Path::new(file))?;
         Some(UsedFile { name: file.to_owned(), identity, used_by: option.to_owned(), is_written: true })
     });
     let mut all: Vec<UsedFile> = Vec::new();
     for file in of_hops.chain(of_options) {
-        let is_same =
-            |other: &&UsedFile| other.identity == file.identity && (other.is_written || file.is_written);
+        let is_same = |other: &&UsedFile| {
+            let is_one =
+                other.identity == file.identity || is_picture(other, &file) || is_picture(&file, other);
+            is_one && (other.is_written || file.is_written)
+        };
         if let Some(other) = all.iter().find(is_same) {
             let does = if other.is_written { "writes" } else { "reads" };
             let other = format!("`{}` {does}", other.used_by);
@@ -85,6 +107,11 @@ fn used_by_hop(hop: &Hop) -> Option<UsedFile> {
         DefinitionKind::Sink => true,
         _ => return None,
     };
+    if hop.def.arg("dir").is_some() {
+        let name = hop.text("dir").to_owned();
+        let identity = FileIdentity::pictures(Path::new(&name), hop.def.name)?;
+        return Some(UsedFile { identity, used_by: hop.to_string(), name, is_written });
+    }
     let is_given = |name: &&str| hop.def.arg(name).is_some_and(|(_, arg)| arg.positional || hop.is_set(name));
     let argument = ["file", "path", "sdp"].into_iter().find(is_given)?;
     let name = hop.text(argument).to_owned();
