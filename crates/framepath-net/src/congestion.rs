@@ -9,6 +9,9 @@ use std::time::Duration;
 
 /// Part of an estimate that the encoder gets. The rest is for packets that are sent again, and empties queues on the way.
 const ENCODER_SHARE: f64 = 0.85;
+/// Part of the highest bit rate at which a stream begins for its first viewer, whose network is not known: more would fill the queue of a
+/// slower network before its first report, and lose frames.
+const START_SHARE: f64 = 0.8;
 /// Smallest change of the bit rate that the encoder is asked for, as a part of the last.
 const LEAST_CHANGE: f64 = 0.03;
 
@@ -53,6 +56,12 @@ impl CongestionControl {
     pub(crate) fn new(bit_rates: RangeInclusive<u64>) -> CongestionControl {
         let asked = *bit_rates.end();
         CongestionControl { bit_rates, asked, is_congested: false, last_time: None, interval: INTERVALS.1 }
+    }
+
+    /// Returns what is assumed of a viewer's network before its first report.
+    pub(crate) fn unknown_network(&self) -> ViewerNetwork {
+        let estimate = (*self.bit_rates.end() as f64 * START_SHARE / ENCODER_SHARE) as u64;
+        ViewerNetwork { estimate, backlog: Duration::ZERO }
     }
 
     /// Measures the distance of the frames by the RTP timestamp of each.
@@ -135,6 +144,15 @@ mod tests {
         // Unless it is alone.
         assert_eq!(requests(&mut control, &[(1_000_000, FLUENT)]), bandwidth(2_000_000));
         assert_eq!(requests(&mut control, &[]), bandwidth(10_000_000));
+    }
+
+    #[test]
+    fn a_stream_begins_below_the_highest_rate() {
+        let mut control = control();
+        let unknown = control.unknown_network();
+        let asked: Vec<_> = control.update([unknown].into_iter()).collect();
+        assert_eq!(asked, [SenderRequest::Bandwidth(8_000_000)]);
+        assert_eq!(requests(&mut control, &[(50_000_000, FLUENT)]), [SenderRequest::Bandwidth(10_000_000)]);
     }
 
     #[test]

@@ -132,7 +132,10 @@ impl SenderSessions {
         let request = lock(&self.shared.on_request);
         if let (Some(congestion), Some(request)) = (&mut self.congestion, &*request) {
             let networks = self.viewers.iter().filter_map(ViewerSession::network);
-            congestion.update(networks).for_each(request);
+            let is_unknown =
+                networks.clone().next().is_none() && self.viewers.iter().any(ViewerSession::is_watching);
+            let unknown = is_unknown.then(|| congestion.unknown_network());
+            congestion.update(networks.chain(unknown)).for_each(request);
         }
     }
 
