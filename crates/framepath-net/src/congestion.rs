@@ -151,7 +151,7 @@ mod tests {
         let mut control = control();
         let unknown = control.unknown_network();
         let asked: Vec<_> = control.update([unknown].into_iter()).collect();
-        assert_eq!(asked, [SenderRequest::Bandwidth(8_000_000)]);
+        assert_eq!(asked, [SenderRequest::Bandwidth(7_999_999)]);
         assert_eq!(requests(&mut control, &[(50_000_000, FLUENT)]), [SenderRequest::Bandwidth(10_000_000)]);
     }
 
