@@ -113,7 +113,7 @@ pub fn a_browser_shows_the_pictures_that_were_sent() -> Tested {
     let sending = start(&numbered(folder.path()), "loop=inf rate=60", "token=lab");
     let mut browser = Chromium::open(&format!("http://127.0.0.1:{}/?picture#lab", sending.port), TELEPHONE);
     browser.until("document.getElementById('picture')?.videoWidth === 512");
-    // Nothing but the picture, in the whole window.
+    // The picture fills the window, and the heading is hidden.
     let (width, height) = TELEPHONE;
     for (side, size) in [("clientWidth", width), ("clientHeight", height)] {
         assert_eq!(browser.value(&format!("document.getElementById('picture').{side}")), size);

@@ -90,7 +90,7 @@ pub fn a_stream_goes_through_a_server_to_a_browser_and_to_framepath() -> Tested 
     let at = all.iter().position(|hash| *hash == got[0]).unwrap();
     let expected: Vec<_> = all.iter().cycle().skip(at).take(got.len()).cloned().collect();
     assert_eq!(got, expected);
-    // Nothing is left of viewers, once the server has seen that they are gone.
+    // The server closes the sockets of its viewers when it has seen that they are gone.
     let before = server.sockets();
     assert_eq!(browser.value(&format!("comeAndGo({VIEWERS})")), VIEWERS);
     drop(browser);

@@ -37,8 +37,7 @@ impl FileIdentity {
             let Ok(target) = fs::read_link(&name) else { break };
             name = name.parent().unwrap_or(Path::new(".")).join(target);
         }
-        let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = fs::metadata(folder.unwrap_or(Path::new("."))).ok()?;
+        let folder = fs::metadata(folder_of(&name)).ok()?;
         Some(FileIdentity::New(folder.dev(), folder.ino(), name.file_name()?.to_owned()))
     }
 
@@ -51,10 +50,13 @@ impl FileIdentity {
     /// Returns the pictures of a folder to which the file `name`, or the pattern of a sequence, belongs by its name.
     fn pictures_with(name: &Path) -> Option<FileIdentity> {
         let is_picture = name.file_name()?.to_str()?.starts_with("frame-");
-        let folder = name.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let folder = folder.unwrap_or(Path::new("."));
-        FileIdentity::pictures(folder, name.extension()?.to_str()?).filter(|_| is_picture)
+        FileIdentity::pictures(folder_of(name), name.extension()?.to_str()?).filter(|_| is_picture)
     }
+}
+
+/// Returns the folder that has the file `name`.
+fn folder_of(name: &Path) -> &Path {
+    name.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A file that a run uses.
