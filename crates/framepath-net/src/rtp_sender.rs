@@ -368,7 +368,10 @@ impl RtpStream {
 
     /// Looks for requests. Anyone can forge those of a receiver of plain RTP; they cost a keyframe, twice a second at most.
     fn take_datagrams(&mut self) {
-        for _ in 0..MOST_RECEIVED {
+        // Those that were received with one system call are taken together, because the socket does not announce them again.
+        let mut number = 0;
+        while number < MOST_RECEIVED || !self.received.is_empty() {
+            number += 1;
             match self.socket.recv(&mut self.received) {
                 Ok(Some(datagram)) => {
                     let is_from_there = datagram.source.ip() == self.to.ip().to_canonical();
