@@ -29,6 +29,9 @@ use crate::time::now_ns;
 /// Time after the first signal, or after a run's stop request, in which pending frames may still be
 /// delivered. Afterwards [`overdue`] returns true, and every wait that calls it ends.
 pub const GRACE: Duration = Duration::from_millis(400);
+/// Time after the first signal in which the same signal counts as the first one's echo: timeout(1), and programs that pass Ctrl-C on
+/// to their children, send it twice.
+const ECHO: Duration = Duration::from_millis(200);
 /// Interval at which SIGURG is sent to the interruptible threads after the first signal.
 const NUDGE: Duration = Duration::from_millis(20);
 
@@ -37,6 +40,9 @@ static OVERDUE: AtomicBool = AtomicBool::new(false);
 /// Time at which the thread of [`install`] noticed the first SIGINT or SIGTERM, CLOCK_MONOTONIC nanoseconds;
 /// 0 before that.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
+/// Number of the first SIGINT or SIGTERM, and the time at which it was handled, CLOCK_MONOTONIC milliseconds; 0 before that.
+static FIRST_NUMBER: AtomicI32 = AtomicI32::new(0);
+static FIRST_MS: AtomicU64 = AtomicU64::new(0);
 /// Event descriptor to which the handler of SIGINT and SIGTERM writes; -1 before [`install`]. Never closed
 /// once that handler is installed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
@@ -47,8 +53,8 @@ static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
 /// others. Writing beyond the limit of file sizes (`ulimit -f`) then fails with an error (EFBIG) and does not end the process
 /// by SIGXFSZ. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
-/// SIGTERM ends the process immediately, with exit code 128 plus the signal's number. A second call of this
-/// function does nothing, even if the first failed, except when the first could not make the event
+/// SIGTERM ends the process immediately, with exit code 128 plus the signal's number; the same signal within 0.2 s is no second
+/// one. A second call of this function does nothing, even if the first failed, except when the first could not make the event
 /// descriptor.
 ///
 /// # Errors
@@ -214,13 +220,25 @@ pub fn since() -> Option<Duration> {
 extern "C" fn nothing(_: libc::c_int) {}
 
 extern "C" fn note(number: libc::c_int) {
-    // SAFETY: write and _exit are async-signal-safe; errno belongs to this thread, and is
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: clock_gettime, write and _exit are async-signal-safe; errno belongs to this thread, and is
     // restored for the interrupted code.
     unsafe {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            libc::_exit(128 + number)
-        }
         let errno = *libc::__errno_location();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now);
+        let now_ms = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+        // A later signal knows the first one's number and time, or takes itself for another one.
+        if INTERRUPTED.swap(true, Ordering::AcqRel) {
+            let is_echo = FIRST_NUMBER.load(Ordering::Relaxed) == number
+                && now_ms.saturating_sub(FIRST_MS.load(Ordering::Relaxed)) < ECHO.as_millis() as u64;
+            if !is_echo {
+                libc::_exit(128 + number)
+            }
+            *libc::__errno_location() = errno;
+            return;
+        }
+        FIRST_MS.store(now_ms, Ordering::Relaxed);
+        FIRST_NUMBER.store(number, Ordering::Relaxed);
         let one = 1u64;
         libc::write(FIRST_SIGNAL.load(Ordering::Relaxed), (&raw const one).cast(), size_of::<u64>());
         *libc::__errno_location() = errno;
