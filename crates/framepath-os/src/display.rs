@@ -6,6 +6,8 @@
 pub mod canvas;
 pub mod line_input;
 #[cfg(not(any(loom, miri)))]
+pub mod scanout_buffer;
+#[cfg(not(any(loom, miri)))]
 pub mod screen_pool;
 #[cfg(feature = "sdl")]
 pub mod sdl;

@@ -30,11 +30,13 @@ pub use colors::V4l2Colors;
 pub use decoding::DecoderEvent;
 pub use error::V4l2Error;
 pub use fourcc::Fourcc;
+pub(crate) use heap::sync as sync_dmabuf;
 pub use heap::{DeviceFrame, DevicePool, Heap};
 pub use meta::{META_NODE, MetaReader, MetaRecord, measuring};
 pub use node::{ControlValue, FormatOffer, Node, NodeRole, QueueFormat, Ready, Rect, find_node};
 pub use output::{InPlace, OutputBuffers, ReturnedOutputs};
 pub use queue::{Dequeued, Direction, QueuedMemory};
+pub(crate) use region::CpuAccess;
 pub use region::Region;
 
 /// Adds all declarations of this module that are mirrored from C headers to `facts`.

@@ -3,6 +3,7 @@
 
 pub(crate) mod file;
 pub(crate) mod fixture;
+pub(crate) mod kms;
 mod pace;
 pub(crate) mod pattern;
 pub(crate) mod raw;
@@ -10,9 +11,10 @@ mod reconnect;
 pub(crate) mod recv;
 mod refill;
 pub(crate) mod screen;
-#[cfg(any(feature = "wayland", feature = "x11"))]
+#[cfg(any(feature = "kms", feature = "wayland", feature = "x11"))]
 mod screen_area;
-#[cfg(any(feature = "wayland", feature = "x11"))]
+mod screen_options;
+#[cfg(any(feature = "kms", feature = "wayland", feature = "x11"))]
 mod screen_ticks;
 pub(crate) mod test;
 pub(crate) mod url;

@@ -161,7 +161,7 @@ fn wrap_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
 
 /// Announces to the exporter of the dmabuf `fd` that the CPU begins its access, or ends it if `end` is
 /// true, for caches that are not coherent (DMA_BUF_IOCTL_SYNC). Ignores a failure.
-pub(super) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
+pub(crate) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
     let way = if access == CpuAccess::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
     let mut flags = way | if end { SYNC_END } else { 0 };
     // A failure is ignored, because there is no alternative.

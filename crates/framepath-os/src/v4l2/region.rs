@@ -46,7 +46,7 @@ unsafe impl Sync for Region {}
 
 /// Access of the CPU to mapped slots: only reading, or reading and writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CpuAccess {
+pub(crate) enum CpuAccess {
     Read,
     Write,
 }
@@ -118,7 +118,7 @@ impl Region {
     }
 
     /// Maps the dmabufs `fds`, each of at least `bytes` bytes, as one slot each.
-    pub(super) fn map_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
+    pub(crate) fn map_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
             region.map(slot as u32, fd.as_fd(), 0, bytes, access)?;

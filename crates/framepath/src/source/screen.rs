@@ -1,49 +1,66 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `screen`: the screen of the desktop session that the program runs in, by the interface that the session has.
+//! `screen`: the screen of the desktop session that the program runs in, by the interface that the session has, or what the machine's
+//! own screen shows.
 
 use framepath_model::path::Definition;
 
 use crate::element::Element;
 use crate::error::StageError;
-use crate::source::{frames, wayland, x11};
+use crate::source::frames;
+use crate::source::kms::{self, KmsOptions};
+use crate::source::screen_options::{CURSOR, POOL, RATE, REGION, ScreenOptions};
+use crate::source::wayland::{self, WaylandOptions};
+use crate::source::x11::{self, X11Options};
 
 static DEFINITION: Definition = Definition::source(
     "screen",
-    "frames of this session's screen, one for each change: by `wayland` or by `x11`",
+    "frames of this session's screen, one for each change: by `wayland` or `x11`; without a session: by `kms`",
 )
-.args(&[x11::RATE, x11::REGION, x11::CURSOR, frames("0"), x11::POOL]);
+.args(&[RATE, REGION, CURSOR, frames("0"), POOL]);
 
 /// Interface by which a screen is captured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum ScreenInterface {
     X11,
     Wayland,
+    /// By the kernel, of the card with this path.
+    Kms(String),
 }
 
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (display, compositor) = (set("DISPLAY"), set("WAYLAND_DISPLAY"));
-        match interface(display.as_deref(), compositor.as_deref())? {
-            ScreenInterface::X11 => x11::open(x11::options_of(hop), place),
+        let screen = ScreenOptions::of(hop);
+        match interface(display.as_deref(), compositor.as_deref(), kms::first_card)? {
+            ScreenInterface::X11 => x11::open(X11Options { display: None, window: None, screen }, place),
+            ScreenInterface::Kms(card) => {
+                kms::open(KmsOptions { card: Some(card), output: None, screen }, place)
+            }
             ScreenInterface::Wayland => {
-                wayland::open(wayland::options_of(hop), place).map_err(|error| match &display {
-                    // The X server of a Wayland session shows only the windows of X programs, on a black screen.
-                    Some(name) => StageError::Screen(format!(
-                        "{error}; `x11 {name} window=NAME` captures a window of an X program"
-                    )),
-                    None => error,
-                })
+                wayland::open(WaylandOptions { output: None, screen }, place).map_err(
+                    |error| match &display {
+                        // The X server of a Wayland session shows only the windows of X programs, on a black screen.
+                        Some(name) => StageError::Screen(format!(
+                            "{error}; `x11 {name} window=NAME` captures a window of an X program"
+                        )),
+                        None => error,
+                    },
+                )
             }
         }
     })
 }
 
-/// Returns the interface of the session with these environment variables.
+/// Returns the interface of the session with these environment variables; `card` returns a card that has a screen.
 ///
 /// # Errors
-/// The session has neither a Wayland compositor nor an X server.
-fn interface(display: Option<&str>, compositor: Option<&str>) -> Result<ScreenInterface, StageError> {
+/// The session has neither a Wayland compositor nor an X server, and there is no card.
+fn interface(
+    display: Option<&str>,
+    compositor: Option<&str>,
+    card: impl FnOnce() -> Option<String>,
+) -> Result<ScreenInterface, StageError> {
     match (display, compositor) {
         // A Wayland session may have an X server beside.
         (_, Some(name)) => {
@@ -54,11 +71,19 @@ fn interface(display: Option<&str>, compositor: Option<&str>) -> Result<ScreenIn
             log::info!("screen: by `x11`, because DISPLAY is {name}, and WAYLAND_DISPLAY is not set");
             Ok(ScreenInterface::X11)
         }
-        (None, None) => Err(StageError::Option(
-            "found no screen: neither an X server (DISPLAY) nor a Wayland compositor (WAYLAND_DISPLAY) is set; set \
-             DISPLAY, or name the X server: `x11 :0`"
-                .to_owned(),
-        )),
+        (None, None) => match card() {
+            Some(card) => {
+                let why = "neither WAYLAND_DISPLAY nor DISPLAY is set";
+                log::info!("screen: by `kms`, because {why}, and {card} has a screen that is on");
+                Ok(ScreenInterface::Kms(card))
+            }
+            None => Err(StageError::Option(
+                "found no screen: neither an X server (DISPLAY) nor a Wayland compositor (WAYLAND_DISPLAY) is set, and there is no \
+                 card with a screen that is on (/dev/dri), or this program may not open it; set DISPLAY, or name the X server: \
+                 `x11 :0`"
+                    .to_owned(),
+            )),
+        },
     }
 }
 
@@ -68,11 +93,16 @@ mod tests {
 
     #[test]
     fn a_session_is_captured_by_its_own_interface() {
-        assert_eq!(interface(Some(":0"), None).unwrap(), ScreenInterface::X11);
+        let card = || Some("/dev/dri/card0".to_owned());
+        assert_eq!(interface(Some(":0"), None, card).unwrap(), ScreenInterface::X11);
         for display in [None, Some(":7")] {
-            assert_eq!(interface(display, Some("wayland-1")).unwrap(), ScreenInterface::Wayland);
+            assert_eq!(interface(display, Some("wayland-1"), card).unwrap(), ScreenInterface::Wayland);
         }
-        let none = interface(None, None).unwrap_err().to_string();
-        assert!(none.contains("(DISPLAY)") && none.contains("(WAYLAND_DISPLAY)"), "{none}");
+        assert_eq!(interface(None, None, card).unwrap(), ScreenInterface::Kms("/dev/dri/card0".to_owned()));
+        let none = interface(None, None, || None).unwrap_err().to_string();
+        assert!(
+            none.contains("(DISPLAY)") && none.contains("(WAYLAND_DISPLAY)") && none.contains("/dev/dri"),
+            "{none}"
+        );
     }
 }

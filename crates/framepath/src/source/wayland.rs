@@ -8,11 +8,11 @@ mod compositor;
 #[cfg(feature = "wayland")]
 mod images;
 
-use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 
-use super::x11::{CURSOR, POOL, RATE};
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
+use crate::source::screen_options::{CURSOR, POOL, RATE, ScreenOptions};
 use crate::source::{Source, frames};
 
 static DEFINITION: Definition = Definition::source(
@@ -40,7 +40,7 @@ static DEFINITION: Definition = Definition::source(
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {
         let output = hop.is_set("output").then(|| hop.text("output").to_owned());
-        open(WaylandOptions { output, ..options_of(hop) }, place)
+        open(WaylandOptions { output, screen: ScreenOptions::of(hop) }, place)
     })
 }
 
@@ -50,28 +50,7 @@ pub(crate) fn element() -> Element {
 pub(super) struct WaylandOptions {
     /// Name of the output; `None` for the first.
     pub(super) output: Option<String>,
-    /// Text of the part to capture; `None` for all.
-    pub(super) region: Option<String>,
-    /// Maximum frame rate in Hz; 0: no limit.
-    pub(super) rate: f64,
-    /// True if frames show the pointer.
-    pub(super) cursor: bool,
-    /// Number of frames; 0: no limit.
-    pub(super) frames: u64,
-    /// Number of slots of the pool.
-    pub(super) pool: u32,
-}
-
-/// Returns the options that `wayland` and `screen` have in common.
-pub(super) fn options_of(hop: &Hop) -> WaylandOptions {
-    WaylandOptions {
-        output: None,
-        region: hop.is_set("region").then(|| hop.text("region").to_owned()),
-        rate: hop.rate("rate"),
-        cursor: hop.flag("cursor"),
-        frames: hop.count("frames"),
-        pool: hop.count("pool") as u32,
-    }
+    pub(super) screen: ScreenOptions,
 }
 
 #[cfg(feature = "wayland")]

@@ -20,10 +20,11 @@ mod target;
 #[cfg(feature = "x11")]
 mod windows;
 
-use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
+use crate::source::screen_options::{CURSOR, POOL, RATE, REGION, ScreenOptions};
 use crate::source::{Source, frames};
 
 static DEFINITION: Definition =
@@ -45,36 +46,11 @@ static DEFINITION: Definition =
         POOL,
     ]);
 
-/// The option `rate` of a source that captures a screen.
-pub(super) const RATE: Arg = Arg::option(
-    "rate",
-    ValueKind::Rate,
-    DefaultValue::Is("60"),
-    "maximum of frames per second; a screen that does not change has none; 0: a frame for each change",
-);
-/// The option `region` of a source that captures a screen.
-pub(super) const REGION: Arg = Arg::option(
-    "region",
-    ValueKind::Text("a rectangle in pixels, WIDTHxHEIGHT+X+Y, such as 640x480+0+0"),
-    DefaultValue::Unset("all"),
-    "part of the screen or window; only changes inside it have frames",
-);
-/// The option `cursor` of a source that captures a screen.
-pub(super) const CURSOR: Arg =
-    Arg::option("cursor", ValueKind::Flag, DefaultValue::Is("yes"), "draw the mouse pointer into the frames");
-/// The option `pool` of a source that captures a screen.
-pub(super) const POOL: Arg = Arg::option(
-    "pool",
-    ValueKind::count(1, 64),
-    DefaultValue::Is("8"),
-    "number of frames in the source's pool; while all are in use, the source waits, then captures the newest picture",
-);
-
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {
         let display = hop.is_set("display").then(|| hop.text("display").to_owned());
         let window = hop.is_set("window").then(|| hop.text("window").to_owned());
-        open(X11Options { display, window, ..options_of(hop) }, place)
+        open(X11Options { display, window, screen: ScreenOptions::of(hop) }, place)
     })
 }
 
@@ -86,29 +62,7 @@ pub(super) struct X11Options {
     pub(super) display: Option<String>,
     /// Number or part of the name of the window to capture; `None` for the screen.
     pub(super) window: Option<String>,
-    /// Text of the part to capture; `None` for all.
-    pub(super) region: Option<String>,
-    /// Maximum frame rate in Hz; 0: no limit.
-    pub(super) rate: f64,
-    /// True if frames show the pointer.
-    pub(super) cursor: bool,
-    /// Number of frames; 0: no limit.
-    pub(super) frames: u64,
-    /// Number of slots of the pool.
-    pub(super) pool: u32,
-}
-
-/// Returns the options that `x11` and `screen` have in common.
-pub(super) fn options_of(hop: &Hop) -> X11Options {
-    X11Options {
-        display: None,
-        window: None,
-        region: hop.is_set("region").then(|| hop.text("region").to_owned()),
-        rate: hop.rate("rate"),
-        cursor: hop.flag("cursor"),
-        frames: hop.count("frames"),
-        pool: hop.count("pool") as u32,
-    }
+    pub(super) screen: ScreenOptions,
 }
 
 #[cfg(feature = "x11")]

@@ -70,29 +70,30 @@ impl Drop for Copy {
 impl Wayland {
     /// Connects to the compositor and prepares the capture. `notes` receives the lines for the user.
     pub(super) fn open(options: &WaylandOptions, notes: Notes) -> Result<Wayland, StageError> {
-        let part = options.region.as_deref().map(part_of).transpose()?;
+        let part = options.screen.region.as_deref().map(part_of).transpose()?;
         let mut compositor = Compositor::connect()?;
         let (output, names) = compositor.output(options.output.as_deref())?;
         if options.output.is_none() && names.len() > 1 {
             notes.add(format!("wayland: captures {} of {}", output.name, names.join(", ")));
         }
-        let copy = Copy(compositor.begin_copy(&output, part, options.cursor)?);
+        let copy = Copy(compositor.begin_copy(&output, part, options.screen.cursor)?);
         compositor.wait_for(|state| state.copy_state() != CopyState::Asked)?;
-        let images = images(&compositor, options.pool)?;
+        let images = images(&compositor, options.screen.pool)?;
         drop(copy);
-        let frame_rate = if options.rate > 0.0 { rate_of(options.rate) } else { Rational::new(0, 1) };
+        let frame_rate =
+            if options.screen.rate > 0.0 { rate_of(options.screen.rate) } else { Rational::new(0, 1) };
         let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&images.layout, frame_rate) };
         Ok(Wayland {
             compositor,
             output,
             part,
             images,
-            slots: options.pool,
-            shows_pointer: options.cursor,
-            ticks: ScreenTicks::new(options.rate),
+            slots: options.screen.pool,
+            shows_pointer: options.screen.cursor,
+            ticks: ScreenTicks::new(options.screen.rate),
             info,
             whole: true,
-            left: if options.frames == 0 { u64::MAX } else { options.frames },
+            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
             next_seq: 0,
             first_ns: None,
             notes,

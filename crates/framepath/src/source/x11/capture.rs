@@ -116,41 +116,42 @@ impl From<StageError> for NoImage {
 impl X11 {
     /// Connects to the server and prepares the capture. `notes` receives the lines for the user.
     pub(super) fn open(options: &X11Options, notes: Notes) -> Result<X11, StageError> {
-        let region = options.region.as_deref().map(str::parse).transpose()?;
+        let region = options.screen.region.as_deref().map(str::parse).transpose()?;
         let server = XServer::connect(options.display.as_deref())?;
         server.must_have(&["DAMAGE", "XFIXES"])?;
         let root = server.screen()?.root;
         let window = options.window.as_deref().map(|text| windows::find(&server, root, text)).transpose()?;
         let target = Target::open(&server, window.as_ref(), region)?;
-        if options.cursor {
+        if options.screen.cursor {
             watch_pointer(&server, root)?;
         }
         let layout = target.layout()?;
         let shares = images::shares_memory(&server)?;
-        let images = Images::new(&server, &layout, options.pool, shares)?;
+        let images = Images::new(&server, &layout, options.screen.pool, shares)?;
         if !shares {
             notes.add(
                 "x11: the X server does not share memory (MIT-SHM 1.2): each frame is copied".to_owned(),
             );
         }
-        let frame_rate = if options.rate > 0.0 { rate_of(options.rate) } else { Rational::new(0, 1) };
+        let frame_rate =
+            if options.screen.rate > 0.0 { rate_of(options.screen.rate) } else { Rational::new(0, 1) };
         let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) };
         Ok(X11 {
             server,
             target,
             title: window.map_or("the screen".to_owned(), |window| format!("window {window}")),
             images,
-            stale: StaleRows::new(options.pool, layout.height),
+            stale: StaleRows::new(options.screen.pool, layout.height),
             unsent: ChangedRows::default(),
             layout,
-            slots: options.pool,
+            slots: options.screen.pool,
             shares,
-            shows_pointer: options.cursor,
+            shows_pointer: options.screen.cursor,
             drawn: None,
             changes: Changes { pixels: None, whole: true, pointer: false, size: false, closed: false },
-            ticks: ScreenTicks::new(options.rate),
+            ticks: ScreenTicks::new(options.screen.rate),
             info,
-            left: if options.frames == 0 { u64::MAX } else { options.frames },
+            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
             next_seq: 0,
             first_ns: None,
             notes,

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the sources that capture a screen have in common: their options, and their answer to requests.
+
+use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
+
+/// The option `rate`.
+pub(super) const RATE: Arg = Arg::option(
+    "rate",
+    ValueKind::Rate,
+    DefaultValue::Is("60"),
+    "maximum of frames per second; a screen that does not change has none; 0: a frame for each change",
+);
+/// The option `region`.
+pub(super) const REGION: Arg = Arg::option(
+    "region",
+    ValueKind::Text("a rectangle in pixels, WIDTHxHEIGHT+X+Y, such as 640x480+0+0"),
+    DefaultValue::Unset("all"),
+    "part of the screen or window; only changes inside it have frames",
+);
+/// The option `cursor`.
+pub(super) const CURSOR: Arg =
+    Arg::option("cursor", ValueKind::Flag, DefaultValue::Is("yes"), "draw the mouse pointer into the frames");
+/// The option `pool`.
+pub(super) const POOL: Arg = Arg::option(
+    "pool",
+    ValueKind::count(1, 64),
+    DefaultValue::Is("8"),
+    "number of frames in the source's pool; while all are in use, the source waits, then captures the newest picture",
+);
+
+/// Options of a source that captures a screen.
+#[cfg_attr(not(any(feature = "wayland", feature = "x11")), allow(dead_code))]
+#[derive(Clone, Debug)]
+pub(super) struct ScreenOptions {
+    /// Text of the part to capture; `None` for all.
+    pub(super) region: Option<String>,
+    /// Maximum frame rate in Hz; 0: no limit.
+    pub(super) rate: f64,
+    /// True if frames show the pointer.
+    pub(super) cursor: bool,
+    /// Number of frames; 0: no limit.
+    pub(super) frames: u64,
+    /// Number of slots of the pool.
+    pub(super) pool: u32,
+}
+
+impl ScreenOptions {
+    /// Reads the options of a stage that has all five.
+    pub(super) fn of(hop: &Hop) -> ScreenOptions {
+        ScreenOptions {
+            cursor: hop.flag("cursor"),
+            pool: hop.count("pool") as u32,
+            ..ScreenOptions::without_pool(hop)
+        }
+    }
+
+    /// Reads the options of a stage that has neither `cursor` nor `pool`.
+    pub(super) fn without_pool(hop: &Hop) -> ScreenOptions {
+        ScreenOptions {
+            region: hop.is_set("region").then(|| hop.text("region").to_owned()),
+            rate: hop.rate("rate"),
+            cursor: false,
+            frames: hop.count("frames"),
+            pool: 0,
+        }
+    }
+}
