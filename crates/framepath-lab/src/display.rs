@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Displays for players: those of the session, or display servers that the lab starts and stops.
 
+#[cfg(all(feature = "play", feature = "wayland"))]
+mod sway;
+
 use std::env;
 use std::fs::{self, File};
 use std::io::{Read, Seek};

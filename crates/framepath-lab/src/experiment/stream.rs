@@ -26,6 +26,9 @@ mod sender_totals;
 mod settling_part;
 mod stream_end;
 mod viewers_part;
+#[cfg(feature = "wayland")]
+mod wayland_clock;
+mod x_clock;
 
 use std::thread;
 use std::time::Duration;
