@@ -62,6 +62,7 @@ mod picture_start;
 mod recovery_point;
 pub mod replay;
 pub mod service;
+pub mod session_description;
 pub mod shown;
 pub mod shown_time;
 pub mod stats;

@@ -11,6 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use framepath_model::access_unit::Coding;
+use framepath_model::session_description::SessionDescription;
 use framepath_os::process::priority::HighPriority;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use rustix::event::PollFlags;
@@ -26,7 +27,7 @@ use crate::random::{random_bytes, random_id};
 use crate::rtcp::{SenderReport, asks_for_keyframe, goodbye};
 use crate::rtp_header::{HEADER, RtpHeader};
 use crate::sent_frame::SentFrame;
-use crate::srtp::{SUITE, SrtpKey, SrtpSender};
+use crate::srtp::{SrtpKey, SrtpSender};
 use crate::wake_event::{WakeEvent, wait};
 
 /// Payload type of the video, the first of the dynamic ones.
@@ -237,27 +238,11 @@ impl Drop for RtpSender {
     }
 }
 
-/// Returns the session description (RFC 8866; the key by RFC 4568).
+/// Returns the session description.
 fn description(options: &RtpOptions) -> String {
-    let RtpOptions { to, coding, key } = options;
-    let kind = if to.is_ipv4() { "IP4" } else { "IP6" };
-    let (name, parameters) = match coding {
-        Coding::Hevc => ("H265", ""),
-        Coding::Vp8 => ("VP8", ""),
-        Coding::Vp9 => ("VP9", ""),
-        Coding::Av1 => ("AV1", ""),
-        _ => ("H264", "a=fmtp:96 packetization-mode=1\r\n"),
-    };
-    let (profile, crypto) = match key {
-        Some(key) => ("RTP/SAVP", format!("a=crypto:1 {SUITE} inline:{}\r\n", key.to_base64())),
-        None => ("RTP/AVP", String::new()),
-    };
-    format!(
-        "v=0\r\no=- 0 0 IN {kind} {ip}\r\ns=framepath\r\nc=IN {kind} {ip}\r\nt=0 0\r\nm=video {port} {profile} {PAYLOAD_TYPE}\r\n\
-         a=rtpmap:{PAYLOAD_TYPE} {name}/90000\r\n{parameters}{crypto}a=sendonly\r\n",
-        ip = to.ip(),
-        port = to.port()
-    )
+    let key = options.key.as_ref().map(SrtpKey::to_base64);
+    let RtpOptions { to, coding, .. } = *options;
+    SessionDescription { to, coding, payload_type: PAYLOAD_TYPE, key: key.as_deref() }.to_string()
 }
 
 /// Frame of which not all packets have left.

@@ -11,8 +11,6 @@ use openssl::pkey::{PKey, Private};
 use openssl::rand::rand_bytes;
 use openssl::sign::Signer;
 
-/// Name of the suite in session descriptions (RFC 4568).
-pub(crate) const SUITE: &str = "AES_CM_128_HMAC_SHA1_80";
 /// Sizes of the master key, of the salt and of an authentication tag, bytes.
 const KEY: usize = 16;
 const SALT: usize = 14;

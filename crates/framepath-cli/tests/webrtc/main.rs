@@ -26,6 +26,8 @@ framepath_testkit::tests!(
     browser::viewers_that_come_and_go_leave_nothing,
     pion::a_stream_goes_through_a_server_to_a_browser_and_to_framepath,
     rtp::a_stream_over_rtp_arrives_encrypted_and_plain,
+    rtp::recv_receives_rtp_at_an_address_and_by_a_description,
+    rtp::a_receiver_of_rtp_without_or_with_too_many_addresses_is_refused,
     rtp::rtp_without_a_key_that_a_receiver_can_know_is_refused,
     rtp::only_its_user_may_read_the_file_with_the_key,
     rtp::packets_that_the_kernel_refuses_are_an_error,

@@ -46,8 +46,9 @@ fn small(folder: &Path, name: &str, codec: &str) -> PathBuf {
     clip
 }
 
-/// Sends a clip to a receiver with these options, and returns the hashes of the frames that it decodes.
-fn received(clip: &Path, options: &str) -> Vec<String> {
+/// Sends a clip with these options, and returns the hashes of the frames that a receiver decodes: the source that `receiver` makes of
+/// the port and the session description.
+fn received(clip: &Path, options: &str, receiver: impl Fn(u16, &str) -> String) -> Vec<String> {
     let port = free_ports();
     let sdp = clip.with_extension("sdp");
     let sdp = sdp.to_str().unwrap();
@@ -58,8 +59,8 @@ fn received(clip: &Path, options: &str) -> Vec<String> {
     };
     // Only for the description.
     send("1");
-    let mut receiver =
-        framepath(&["run", "--quiet", &format!("rtp sdp={sdp} timeout=60s ! decode ! framemd5 -")]);
+    let source = receiver(port, sdp);
+    let mut receiver = framepath(&["run", "--quiet", &format!("{source} timeout=60s ! decode ! framemd5 -")]);
     let receiver = receiver.spawn().unwrap();
     let bound = format!(":{port:04X} ");
     until("the receiver listens", || {
@@ -74,17 +75,52 @@ pub fn a_stream_over_rtp_arrives_encrypted_and_plain() {
     let folder = tempfile::tempdir().unwrap();
     let clip = small(folder.path(), "clip.mp4", "libx264");
     let all = hashes_of(&clip);
+    let by_description = |_, sdp: &str| format!("rtp sdp={sdp}");
     for options in [&format!("srtp={KEY}"), "plain=yes"] {
-        assert_eq!(received(&clip, options), all, "{options}");
+        assert_eq!(received(&clip, options, by_description), all, "{options}");
         let description = fs::read_to_string(clip.with_extension("sdp")).unwrap();
         assert_eq!(description.contains("RTP/SAVP"), options.starts_with("srtp"), "{description}");
     }
     for (name, codec) in [("vp8.webm", "libvpx"), ("hevc.mp4", "libx265")] {
         let clip = small(folder.path(), name, codec);
-        let (got, all) = (received(&clip, &format!("srtp={KEY}")), hashes_of(&clip));
+        let (got, all) = (received(&clip, &format!("srtp={KEY}"), by_description), hashes_of(&clip));
         assert_eq!(got.len(), all.len());
         assert_eq!(got, all, "{}", clip.display());
     }
+}
+
+pub fn recv_receives_rtp_at_an_address_and_by_a_description() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = small(folder.path(), "clip.mp4", "libx264");
+    let all = hashes_of(&clip);
+    let by_description = received(&clip, "plain=yes", |_, sdp| format!("recv sdp={sdp}"));
+    assert_eq!(by_description, all);
+    let at_address =
+        received(&clip, &format!("srtp={KEY}"), |port, _| format!("recv rtp=0.0.0.0:{port} srtp={KEY}"));
+    assert_eq!(at_address, all);
+    let clip = small(folder.path(), "vp8.webm", "libvpx");
+    let vp8 = received(&clip, "plain=yes", |port, _| format!("recv rtp=127.0.0.1:{port} codec=vp8"));
+    assert_eq!(vp8, hashes_of(&clip));
+}
+
+pub fn a_receiver_of_rtp_without_or_with_too_many_addresses_is_refused() {
+    for (options, error) in [
+        ("", "no sender: name a WHEP endpoint or a pairing code, or receive RTP with rtp=ADDRESS:PORT"),
+        ("rtp=0.0.0.0:5004 sdp=a.sdp", "rtp= and sdp= exclude each other"),
+        ("http://127.0.0.1:9/whep rtp=0.0.0.0:5004", "url= and rtp= exclude each other"),
+        ("http://127.0.0.1:9/whep codec=vp8", "codec= belongs to rtp="),
+        ("sdp=a.sdp codec=vp8", "the session description has its value"),
+        ("rtp=0.0.0.0:5004 token=abc", "token= is for WebRTC"),
+        ("rtp=5004", "expected an IP address of this computer and a port"),
+        ("rtp=0.0.0.0:0", "expected an IP address of this computer and a port"),
+        ("rtp=0.0.0.0:5004 srtp=short", "srtp=: expected 40 characters of Base64"),
+    ] {
+        run(&["run", "--quiet", &format!("recv {options} ! null")]).ended(1).prints(error);
+    }
+    // Nobody sends.
+    let port = free_ports();
+    let path = format!("recv rtp=127.0.0.1:{port} timeout=1s ! null");
+    run(&["run", "--quiet", &path]).ended(1);
 }
 
 pub fn rtp_without_a_key_that_a_receiver_can_know_is_refused() {

@@ -97,6 +97,12 @@ impl Hop {
         self.def.name
     }
 
+    /// Makes a hop without arguments: each has its default.
+    pub fn with_defaults(def: &'static Definition) -> Hop {
+        let given = def.all_args().map(|_| None).collect();
+        Hop { def, span: 0..0, branches: Vec::new(), given, open: Vec::new(), renamed: Vec::new() }
+    }
+
     /// Returns true if the hop's `host`, as given or by a fixed default, is another host than
     /// `inline`. False if `host` is not given and depends on the decoder, and if the hop has no
     /// `host`, even if it always runs in a worker ([`Hosts::Process`](super::Hosts::Process)).

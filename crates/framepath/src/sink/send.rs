@@ -54,7 +54,7 @@ static DEFINITION: Definition = Definition::sink(
         "sdp",
         ValueKind::Text("the path of a file"),
         DefaultValue::Unset("none"),
-        "rtp: write the session description for receivers, with the key, such as `rtp sdp=FILE` reads",
+        "rtp: write the session description for receivers, with the key, such as `recv sdp=FILE` reads",
     ),
     Arg::option(
         "srtp",

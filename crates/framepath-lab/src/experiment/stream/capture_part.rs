@@ -141,8 +141,7 @@ fn drawn_to_frame(
     let [pictures, rows] = ["pictures", "rows"].map(|name| folder.path().join(name));
     let (width, height) = (barcode::WIDTH, barcode::HEIGHT);
     let stage = own_stage(name, screen, frames, RATE)?;
-    let path =
-        format!("{stage} ! crop roi=0,0,{width},{height} ! raw {}", pictures.display());
+    let path = format!("{stage} ! crop roi=0,0,{width},{height} ! raw {}", pictures.display());
     let mut program = own(settings, screen, "times", &path);
     program.args.extend(["--csv".into(), rows.clone().into()]);
     program.run(false)?;

@@ -108,13 +108,15 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// Makes the source of `hop`, and connects. `tcp_port` is the port of the server, if it uses TCP.
+    /// Makes the source of `hop`, and connects. `tcp_port` is the port of the server, if it uses TCP. `worker` has the options of the
+    /// worker: `hop` itself, or another hop.
     ///
     /// # Errors
     /// An option is invalid; no address can be reached or has a video; or a signal or a stop request has
     /// ended the wait.
     pub(super) fn new(
         hop: &Hop,
+        worker: &Hop,
         place: &HopPlace<'_>,
         transport: NetworkTransport,
         tcp_port: Option<u16>,
@@ -126,8 +128,8 @@ impl Live {
             transport,
             latency: Duration::from_nanos(hop.duration_ns("latency")),
             timeout: Duration::from_nanos(hop.duration_ns("timeout")),
-            track: hop.is_set("track").then(|| hop.count("track") as u32),
-            options: worker_options(hop, Task::Network(tcp_port), |_| hop)?,
+            track: worker.is_set("track").then(|| worker.count("track") as u32),
+            options: worker_options(worker, Task::Network(tcp_port), |_| worker)?,
             // A decoder in this process must not read memory that the worker can change.
             private: decoders.is_empty() || decoders.iter().any(|decoder| !decoder.is_hosted()),
         };

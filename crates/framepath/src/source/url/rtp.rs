@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `rtp`: video in RTP datagrams, as a session description (SDP) says.
 
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use framepath_model::access_unit::Coding;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
+use framepath_model::session_description::SessionDescription;
+use framepath_model::shown::shown;
 use framepath_model::wire::{NETWORK_TEXT_BYTES, NetworkTransport};
 use framepath_os::process::cancel;
 
@@ -12,6 +16,7 @@ use super::live::Live;
 use super::{LATENCY, RECONNECT, TIMEOUT, TRACK};
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
+use crate::source::Source;
 
 static DEFINITION: Definition = Definition::source("rtp", "packets of a video that arrives in RTP datagrams")
     .args(&[
@@ -30,6 +35,15 @@ static DEFINITION: Definition = Definition::source("rtp", "packets of a video th
     .hosts(Hosts::Process)
     .known_as(&["udpsrc", "sdpsrc"]);
 
+/// Codecs of RTP streams, by their names in paths.
+const CODECS: [(&str, Coding); 5] = [
+    ("h264", Coding::H264),
+    ("hevc", Coding::Hevc),
+    ("vp8", Coding::Vp8),
+    ("vp9", Coding::Vp9),
+    ("av1", Coding::Av1),
+];
+
 pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
@@ -38,7 +52,48 @@ fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> {
     let timeout = Duration::from_nanos(hop.duration_ns("timeout"));
     let text = description(hop.text("sdp"), timeout)?;
     let texts = move || Ok(vec![text.clone()]);
-    Live::new(hop, place, NetworkTransport::Sdp, None, Box::new(texts))
+    Live::new(hop, hop, place, NetworkTransport::Sdp, None, Box::new(texts))
+}
+
+/// Makes the source of a hop that has no arguments for workers, and one of the options `rtp`, with `codec` and `srtp`, and `sdp`.
+///
+/// # Errors
+/// An option is invalid, or nothing arrives in time.
+pub(crate) fn receive(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
+    let text = match hop.is_set("sdp") {
+        true => description(hop.text("sdp"), Duration::from_nanos(hop.duration_ns("timeout")))?,
+        false => described(hop)?.into_bytes(),
+    };
+    let texts = move || Ok(vec![text.clone()]);
+    let worker = Hop::with_defaults(&DEFINITION);
+    Ok(Box::new(Live::new(hop, &worker, place, NetworkTransport::Sdp, None, Box::new(texts))?))
+}
+
+/// Returns the session description of a stream at the address in `rtp=`.
+fn described(hop: &Hop) -> Result<String, StageError> {
+    let at = hop.text("rtp");
+    let wrong = || {
+        StageError::Option(format!(
+            "rtp={}: expected an IP address of this computer and a port, such as 0.0.0.0:5004 or [::]:5004",
+            shown(at)
+        ))
+    };
+    let to: SocketAddr = at.parse().map_err(|_| wrong())?;
+    if to.port() == 0 {
+        return Err(wrong());
+    }
+    let key = hop.is_set("srtp").then(|| hop.text("srtp"));
+    let is_base64 = |key: &str| {
+        key.len() == 40 && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+    };
+    if key.is_some_and(|key| !is_base64(key)) {
+        let expected = "expected 40 characters of Base64, 30 bytes: key and salt";
+        return Err(StageError::Option(format!("srtp=: {expected}")));
+    }
+    let coding = CODECS.into_iter().find(|(name, _)| *name == hop.choice("codec"));
+    let coding = coding.map_or(Coding::H264, |(_, coding)| coding);
+    let payload_type = hop.count("payload") as u8;
+    Ok(SessionDescription { to, coding, payload_type, key }.to_string())
 }
 
 /// Reads the session description in file `path`; waits up to `timeout` for the bytes of a fifo.

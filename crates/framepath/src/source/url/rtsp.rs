@@ -118,7 +118,7 @@ pub(super) fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Live, StageError> 
     let port = url.port;
     let texts =
         move || Ok(url.addresses()?.into_iter().map(|address| url.at(address).into_bytes()).collect());
-    Live::new(hop, place, transport, Some(port), Box::new(texts))
+    Live::new(hop, hop, place, transport, Some(port), Box::new(texts))
 }
 
 #[cfg(test)]
