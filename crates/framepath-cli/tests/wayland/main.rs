@@ -16,6 +16,8 @@ framepath_testkit::tests! {
     frames_have_the_pixels_of_the_output_and_copy_none,
     each_change_has_a_frame_and_an_idle_output_none,
     a_region_is_a_part_of_the_output,
+    a_converted_region_shows_every_change,
+    an_idle_output_has_one_frame,
     outputs_are_chosen_by_name,
     the_end_of_the_compositor_is_an_error,
     signals_end_every_wait,
@@ -105,6 +107,53 @@ fn a_region_is_a_part_of_the_output() -> Tested {
         let mut captured = Captured::start(&sway, "wayland region=100x50+10+20 frames=1 cursor=no");
         assert_eq!(captured.next_colour((100, 50)), Some(BLUE));
         captured.ended(0);
+        let mut command = framepath(&["run", "--quiet", "wayland region=100x50+300+0 ! null"]);
+        sway.offer(&mut command);
+        framepath_testkit::finish(command)
+            .ended(1)
+            .prints("region=100x50+300+0 is outside of the output, which has 320x180 pixels");
+    })
+}
+
+fn a_converted_region_shows_every_change() -> Tested {
+    with_sway(|sway| {
+        // The conversion keeps the rows that have not changed.
+        let path = "wayland region=100x50+10+120 cursor=no ! convert format=yuv420p ! raw -";
+        let mut command = framepath(&["run", "--quiet", path]);
+        sway.offer(&mut command);
+        let mut captured = Captured(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let mut until_brightness = |is_wanted: &dyn Fn(u8) -> bool| {
+            let mut planes = vec![0; 100 * 50 * 3 / 2];
+            let is_shown = |planes: &[u8]| planes[..100 * 50].iter().all(|luma| is_wanted(*luma));
+            while !is_shown(&planes) {
+                captured.0.stdout.as_mut().unwrap().read_exact(&mut planes).unwrap();
+            }
+        };
+        // The luma of blue and of green.
+        until_brightness(&|luma| luma < 60);
+        for _ in 0..2 {
+            sway.paint(GREEN);
+            until_brightness(&|luma| luma > 120);
+            sway.paint(BLUE);
+            until_brightness(&|luma| luma < 60);
+        }
+        children::signal(&captured.0, SIGINT).unwrap();
+        captured.ended(130);
+    })
+}
+
+fn an_idle_output_has_one_frame() -> Tested {
+    with_sway(|sway| {
+        let mut waiting = Captured::start(&sway, "wayland cursor=no");
+        // The background may still be drawn; the last frame before the signal has its colour.
+        waiting.until_colour(BLUE);
+        let mut captured = Captured::start(&sway, "wayland cursor=no");
+        assert_eq!(captured.next_colour((WIDTH, HEIGHT)), Some(BLUE));
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        for run in [captured, waiting] {
+            children::signal(&run.0, SIGINT).unwrap();
+            assert_eq!(run.ended(130).1, 0, "frames without a change");
+        }
     })
 }
 

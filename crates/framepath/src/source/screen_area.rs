@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rectangles of a screen.
 
+use std::fmt::{self, Display, Formatter};
 use std::ops::Range;
 use std::str::FromStr;
 
@@ -35,6 +36,13 @@ impl ScreenArea {
             return 0..0;
         }
         common(self.y, self.height, y, height)
+    }
+}
+
+impl Display for ScreenArea {
+    /// As the option that sets the rectangle.
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "region={}x{}+{}+{}", self.width, self.height, self.x, self.y)
     }
 }
 

@@ -12,7 +12,7 @@ use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
-use crate::source::screen_options::{CURSOR, POOL, RATE, ScreenOptions};
+use crate::source::screen_options::{CURSOR, POOL, RATE, REGION, ScreenOptions};
 use crate::source::{Source, frames};
 
 static DEFINITION: Definition = Definition::source(
@@ -22,15 +22,14 @@ static DEFINITION: Definition = Definition::source(
 .args(&[
     Arg {
         default: DefaultValue::Unset("the first output"),
-        ..Arg::word("output", ValueKind::Text("the name of an output, such as `DP-1`"), "the output to capture")
+        ..Arg::word(
+            "output",
+            ValueKind::Text("the name of an output, such as `DP-1`"),
+            "the output to capture",
+        )
     },
     RATE,
-    Arg::option(
-        "region",
-        ValueKind::Text("a rectangle, WIDTHxHEIGHT+X+Y, such as 640x480+0+0"),
-        DefaultValue::Unset("all"),
-        "part of the output, in its logical pixels: those of a screen without scaling; only changes inside it have frames",
-    ),
+    REGION,
     CURSOR,
     frames("0"),
     POOL,

@@ -202,7 +202,7 @@ fn layout(found: &ScannedOut, region: Option<ScreenArea>) -> Result<Layout, Stag
     if !part.is_inside((visible.width, visible.height)) {
         let (width, height) = (visible.width, visible.height);
         return Err(StageError::Screen(format!(
-            "the region is outside of the screen, which has {width}x{height}"
+            "{part} is outside of the screen, which has {width}x{height} pixels"
         )));
     }
     let cropped = buffer.cropped(visible.x + part.x, visible.y + part.y, part.width, part.height);

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames of an output: has the compositor copy it when it changes, and keeps the rate.
 
+use std::time::Duration;
+
 use framepath_model::changed_rows::ChangedRows;
+use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
@@ -23,6 +26,8 @@ use crate::source::test::rate_of;
 
 /// Seconds in a tick of the frames' times.
 const TIME_BASE: Rational = Rational::new(1, 1_000_000);
+/// Longest wait for the first copy, if it waits for a change, nanoseconds.
+const FIRST_CHANGE_NS: u64 = 100_000_000;
 /// Maximum number of copies in a row that fail. A copy fails when the output's size or mode has changed since it was asked for.
 const MOST_FAILURES: u32 = 20;
 
@@ -30,9 +35,12 @@ const MOST_FAILURES: u32 = 20;
 pub(super) struct Wayland {
     compositor: Compositor,
     output: ChosenOutput,
-    /// Part of the output: x, y, width and height; `None` for all.
-    part: Option<[i32; 4]>,
+    /// Part of the output to capture; `None` for all. The compositor copies the whole output: a compositor's reports of changes in
+    /// parts do not agree about their coordinates.
+    region: Option<ScreenArea>,
     images: WaylandImages,
+    /// Layout of the part in the pictures.
+    layout: Layout,
     /// Number of slots of a pool.
     slots: u32,
     shows_pointer: bool,
@@ -40,6 +48,8 @@ pub(super) struct Wayland {
     info: StreamInfo,
     /// True if the next frame does not wait for a change, and all its rows count as changed.
     whole: bool,
+    /// True before the first copy.
+    is_first: bool,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
     next_seq: u64,
@@ -51,6 +61,8 @@ pub(super) struct Wayland {
 /// Outcome of a capture.
 enum Captured {
     Frame(Item),
+    /// Only pixels outside of the region have changed.
+    Unchanged,
     /// A request waits for the thread, or a copy has failed and is to be repeated.
     Nothing,
     /// A signal or a stop request ends the run, or the output is gone.
@@ -70,29 +82,32 @@ impl Drop for Copy {
 impl Wayland {
     /// Connects to the compositor and prepares the capture. `notes` receives the lines for the user.
     pub(super) fn open(options: &WaylandOptions, notes: Notes) -> Result<Wayland, StageError> {
-        let part = options.screen.region.as_deref().map(part_of).transpose()?;
+        let region = options.screen.region.as_deref().map(str::parse).transpose()?;
         let mut compositor = Compositor::connect()?;
         let (output, names) = compositor.output(options.output.as_deref())?;
         if options.output.is_none() && names.len() > 1 {
             notes.add(format!("wayland: captures {} of {}", output.name, names.join(", ")));
         }
-        let copy = Copy(compositor.begin_copy(&output, part, options.screen.cursor)?);
+        let copy = Copy(compositor.begin_copy(&output, options.screen.cursor)?);
         compositor.wait_for(|state| state.copy_state() != CopyState::Asked)?;
         let images = images(&compositor, options.screen.pool)?;
         drop(copy);
+        let layout = layout(&images, region)?;
         let frame_rate =
             if options.screen.rate > 0.0 { rate_of(options.screen.rate) } else { Rational::new(0, 1) };
-        let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&images.layout, frame_rate) };
+        let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) };
         Ok(Wayland {
             compositor,
             output,
-            part,
+            region,
             images,
+            layout,
             slots: options.screen.pool,
             shows_pointer: options.screen.cursor,
             ticks: ScreenTicks::new(options.screen.rate),
             info,
             whole: true,
+            is_first: true,
             left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
             next_seq: 0,
             first_ns: None,
@@ -112,11 +127,12 @@ impl Wayland {
             }
             stop::sleep_unless(self.ticks.earliest_ns(), || out.has_request());
         }
-        let copy = Copy(self.compositor.begin_copy(&self.output, self.part, self.shows_pointer)?);
+        let copy = Copy(self.compositor.begin_copy(&self.output, self.shows_pointer)?);
         self.compositor.wait_for(|state| state.copy_state() != CopyState::Asked)?;
         let form = self.compositor.copy().and_then(|copy| copy.form);
         if form.is_some_and(|form| form != self.images.form) {
             self.images = images(&self.compositor, self.slots)?;
+            self.layout = layout(&self.images, self.region)?;
             self.whole = true;
         }
         let slot = loop {
@@ -131,7 +147,11 @@ impl Wayland {
             }
         };
         let buffer = self.images.buffer(slot.number());
-        match self.whole {
+        // A compositor of the wlroots family answers the first wait for a change at once, with all pixels: without it, the second frame
+        // would be the first one again. Others may wait.
+        let is_first = std::mem::take(&mut self.is_first);
+        let until_ns = if is_first { now_ns() + FIRST_CHANGE_NS } else { u64::MAX };
+        match self.whole && !is_first {
             true => copy.0.copy(buffer),
             false => copy.0.copy_with_damage(buffer),
         }
@@ -140,10 +160,11 @@ impl Wayland {
             if signal::interrupted() {
                 return Ok(Captured::Ended);
             }
-            if out.has_request() || !self.compositor.has(&self.output) {
+            let left_ns = until_ns.saturating_sub(now_ns());
+            if left_ns == 0 || out.has_request() || !self.compositor.has(&self.output) {
                 return Ok(Captured::Nothing);
             }
-            self.compositor.wait(SLICE, || out.has_request())?;
+            self.compositor.wait(SLICE.min(Duration::from_nanos(left_ns)), || out.has_request())?;
         }
         let Some(CopyEvents { state: CopyState::Done, damage, is_upside_down, .. }) =
             self.compositor.take_copy()
@@ -153,19 +174,19 @@ impl Wayland {
         if is_upside_down {
             return Err(StageError::Screen("the compositor's pictures are upside down".to_owned()));
         }
+        let changed = match std::mem::take(&mut self.whole) {
+            true => ChangedRows::all(self.layout.height),
+            false => {
+                let changed = changed_rows(&damage, self.region, &self.layout);
+                if changed.is_empty() {
+                    return Ok(Captured::Unchanged);
+                }
+                changed
+            }
+        };
         let now = now_ns();
         self.ticks.take(now);
         let birth_ns = out.recorder().captured(now, now);
-        let height = self.images.layout.height;
-        let mut changed = ChangedRows::default();
-        match std::mem::take(&mut self.whole) {
-            true => changed = ChangedRows::all(height),
-            false => {
-                for [_, y, _, rows] in damage {
-                    changed.add(y.min(height)..y.saturating_add(rows).min(height));
-                }
-            }
-        }
         let time_us = (now - *self.first_ns.get_or_insert(now)) / 1000;
         let meta = FrameMeta {
             seq: self.next_seq,
@@ -174,11 +195,11 @@ impl Wayland {
             ..FrameMeta::default()
         };
         self.next_seq += 1;
-        let frame = slot.freeze(&self.images.layout, meta, Some(changed)).map_err(StageError::from)?;
+        let frame = slot.freeze(&self.layout, meta, Some(changed)).map_err(StageError::from)?;
         Ok(Captured::Frame(Item::Frame(frame)))
     }
 
-    /// Captures until there is a frame, the run ends or a request waits.
+    /// Captures until there is a frame or none is needed, the run ends or a request waits.
     fn next(&mut self, out: &mut Out<'_>) -> Result<Captured, StageError> {
         for _ in 0..MOST_FAILURES {
             let captured = self.capture(out)?;
@@ -200,21 +221,34 @@ impl Wayland {
 fn images(compositor: &Compositor, slots: u32) -> Result<WaylandImages, StageError> {
     match compositor.copy().and_then(|copy| copy.form) {
         Some(form) => WaylandImages::new(compositor, form, slots),
-        None => Err(StageError::Screen(
-            "the compositor copies the output into no shared memory; a part outside of it has no pixels"
-                .to_owned(),
-        )),
+        None => Err(StageError::Screen("the compositor copies the output into no shared memory".to_owned())),
     }
 }
 
-/// Reads the option `region=`.
-fn part_of(text: &str) -> Result<[i32; 4], StageError> {
-    let ScreenArea { x, y, width, height } = text.parse()?;
-    let number = |value: u32| {
-        i32::try_from(value)
-            .map_err(|_| StageError::Option(format!("region={text}: outside of every output")))
-    };
-    Ok([number(x)?, number(y)?, number(width)?, number(height)?])
+/// Returns the layout of a part of the pictures; `None` is all.
+fn layout(images: &WaylandImages, region: Option<ScreenArea>) -> Result<Layout, StageError> {
+    let Some(part) = region else { return Ok(images.layout) };
+    let (width, height) = (images.layout.width, images.layout.height);
+    if !part.is_inside((width, height)) {
+        return Err(StageError::Screen(format!(
+            "{part} is outside of the output, which has {width}x{height} pixels"
+        )));
+    }
+    let cropped = images.layout.cropped(part.x, part.y, part.width, part.height);
+    cropped.map_err(|error| StageError::Screen(format!("the output's picture: {error}")))
+}
+
+/// Returns the changed rows of a part of the output with this layout. Without a report, all may have changed.
+fn changed_rows(damage: &[[u32; 4]], region: Option<ScreenArea>, layout: &Layout) -> ChangedRows {
+    if damage.is_empty() {
+        return ChangedRows::all(layout.height);
+    }
+    let part = region.unwrap_or(ScreenArea { x: 0, y: 0, width: layout.width, height: layout.height });
+    let mut changed = ChangedRows::default();
+    for rectangle in damage {
+        changed.add(part.rows_of(rectangle.map(i64::from)));
+    }
+    changed
 }
 
 impl Source for Wayland {
@@ -247,8 +281,28 @@ impl Source for Wayland {
                 out.push(item)?;
                 Ok(true)
             }
-            Captured::Nothing => Ok(true),
+            Captured::Unchanged | Captured::Nothing => Ok(true),
             Captured::Ended => Ok(false),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::format::PixelFormat;
+
+    use super::*;
+
+    #[test]
+    fn changes_of_the_output_become_rows_of_the_region() {
+        let layout = |height| Layout::packed(PixelFormat::Bgr0, 320, height).unwrap();
+        let region = Some(ScreenArea { x: 0, y: 110, width: 320, height: 60 });
+        let bands = |damage: &[[u32; 4]]| changed_rows(damage, region, &layout(60)).bands().to_vec();
+        assert_eq!(bands(&[[40, 130, 260, 20]]), [20..40]);
+        assert_eq!(bands(&[[40, 0, 10, 111], [0, 169, 1, 500]]), [0..1, 59..60]);
+        assert!(bands(&[[0, 0, 320, 110]]).is_empty());
+        // A compositor that does not say what has changed.
+        assert_eq!(bands(&[]), [0..60]);
+        assert_eq!(changed_rows(&[[5, 6, 1, 1]], None, &layout(180)).bands(), [6..7]);
     }
 }

@@ -176,11 +176,10 @@ impl Compositor {
         &self.handle
     }
 
-    /// Begins a copy of an output, or of a part of it: x, y, width and height.
+    /// Begins a copy of an output.
     pub(super) fn begin_copy(
         &mut self,
         output: &ChosenOutput,
-        part: Option<[i32; 4]>,
         with_pointer: bool,
     ) -> Result<ZwlrScreencopyFrameV1, StageError> {
         let missing = || StageError::Screen("the compositor's wlr-screencopy is gone".to_owned());
@@ -193,12 +192,7 @@ impl Compositor {
             is_upside_down: false,
         });
         let (pointer, output, number) = (i32::from(with_pointer), &output.proxy, self.state.copy_number);
-        Ok(match part {
-            Some([x, y, width, height]) => {
-                manager.capture_output_region(pointer, output, x, y, width, height, &self.handle, number)
-            }
-            None => manager.capture_output(pointer, output, &self.handle, number),
-        })
+        Ok(manager.capture_output(pointer, output, &self.handle, number))
     }
 
     /// Returns what is known of the present copy.

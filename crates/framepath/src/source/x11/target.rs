@@ -122,11 +122,7 @@ impl Target {
         (self.size, self.border) = (size, border);
         match self.region {
             Some(region) if !region.is_inside(size) => Err(XFailure::Lost(server.error(format!(
-                "region={}x{}+{}+{} is outside of the {}, which has {}x{} pixels",
-                region.width,
-                region.height,
-                region.x,
-                region.y,
+                "{region} is outside of the {}, which has {}x{} pixels",
                 if self.is_screen() { "screen" } else { "window" },
                 size.0,
                 size.1
