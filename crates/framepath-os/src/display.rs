@@ -5,6 +5,8 @@
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;
 pub mod line_input;
+#[cfg(all(feature = "pipewire", not(any(loom, miri))))]
+pub mod pipewire_screen;
 #[cfg(not(any(loom, miri)))]
 pub mod scanout_buffer;
 #[cfg(not(any(loom, miri)))]

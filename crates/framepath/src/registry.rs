@@ -13,7 +13,7 @@ use crate::stage::Stage;
 use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements. Help lists them by heading, under each heading in this order.
-fn built_in() -> [Element; 37] {
+fn built_in() -> [Element; 38] {
     [
         source::file::element(),
         source::url::element(),
@@ -24,6 +24,7 @@ fn built_in() -> [Element; 37] {
         source::v4l2::element(),
         source::x11::element(),
         source::wayland::element(),
+        source::portal::element(),
         source::kms::element(),
         source::screen::element(),
         source::fixture::element(),

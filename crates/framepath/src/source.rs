@@ -6,6 +6,7 @@ pub(crate) mod fixture;
 pub(crate) mod kms;
 mod pace;
 pub(crate) mod pattern;
+pub(crate) mod portal;
 pub(crate) mod raw;
 mod reconnect;
 pub(crate) mod recv;
@@ -14,7 +15,7 @@ pub(crate) mod screen;
 #[cfg(any(feature = "kms", feature = "wayland", feature = "x11"))]
 mod screen_area;
 mod screen_options;
-#[cfg(any(feature = "kms", feature = "wayland", feature = "x11"))]
+#[cfg(any(feature = "kms", feature = "portal", feature = "wayland", feature = "x11"))]
 mod screen_ticks;
 pub(crate) mod test;
 pub(crate) mod url;

@@ -211,7 +211,12 @@ fn a_compositor_that_cannot_be_used_is_an_error() {
             .env_remove("WAYLAND_SOCKET");
         framepath_testkit::finish(command).ended(1)
     };
-    run("none").prints("cannot connect to a Wayland compositor");
+    run("none").prints("/none: No such file or directory (os error 2); set WAYLAND_DISPLAY");
+    for socket in ["-1", "2", "1000000", "socket"] {
+        let mut command = framepath(&["run", "--quiet", "wayland ! null"]);
+        command.env("WAYLAND_SOCKET", socket);
+        framepath_testkit::finish(command).ended(1).prints("WAYLAND_SOCKET is no open descriptor");
+    }
     // Bytes that are no messages.
     let listener = UnixListener::bind(folder.path().join("noise")).unwrap();
     let noise = std::thread::spawn(move || {
@@ -221,7 +226,9 @@ fn a_compositor_that_cannot_be_used_is_an_error() {
         let _ = connection.write_all(&[0xff; 4096]);
         connection
     });
-    run("noise").prints("the connection to the compositor is lost");
+    let lost = run("noise").prints("the connection to the compositor is lost");
+    // The library's own line would be a second one.
+    assert_eq!(lost.stderr.lines().count(), 1, "{}", lost.stderr);
     drop(noise.join().unwrap());
 }
 

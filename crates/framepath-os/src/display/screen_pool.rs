@@ -6,6 +6,8 @@
 
 use std::io;
 use std::os::fd::BorrowedFd;
+#[cfg(feature = "pipewire")]
+use std::ptr::NonNull;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -96,6 +98,21 @@ impl ScreenSlot<'_> {
         // SAFETY: mapped writable, and the slot is neither on the list of free slots nor in any frame, so
         // only this handle copies in this process.
         meter::copy(bytes.len(), || unsafe { self.pool.slots.region.copy_in(self.slot, offset, bytes) });
+    }
+
+    /// Copies `bytes` bytes at `from`, which another process may write, to the slot, from the byte `offset` on; the meter counts the copy.
+    ///
+    /// # Safety
+    /// The bytes at `from` are readable.
+    ///
+    /// # Panics
+    /// The bytes do not fit.
+    #[cfg(feature = "pipewire")]
+    pub(super) unsafe fn write_foreign(&mut self, offset: usize, from: NonNull<u8>, bytes: usize) {
+        // SAFETY: as in `write`; the caller vouches for the source.
+        meter::copy(bytes, || unsafe {
+            self.pool.slots.region.copy_in_foreign(self.slot, offset, from, bytes)
+        });
     }
 
     /// Copies bytes of the slot, from the byte `offset` on, to `to` until it is full; the meter counts the

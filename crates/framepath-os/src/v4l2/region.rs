@@ -222,12 +222,24 @@ impl Region {
     /// # Panics
     /// The bytes do not fit.
     pub(crate) unsafe fn copy_in(&self, slot: u32, offset: usize, bytes: &[u8]) {
-        assert!(slot < self.slots && offset <= self.slot_bytes && bytes.len() <= self.slot_bytes - offset);
+        // SAFETY: the bytes are readable; the caller vouches for the rest.
+        unsafe { self.copy_in_foreign(slot, offset, NonNull::from(bytes).cast(), bytes.len()) }
+    }
+
+    /// Copies `bytes` bytes at `from`, which another process may write, to `offset` in slot `slot`.
+    ///
+    /// # Safety
+    /// As for [`copy_in`](Region::copy_in), and the bytes at `from` are readable.
+    ///
+    /// # Panics
+    /// The bytes do not fit.
+    pub(crate) unsafe fn copy_in_foreign(&self, slot: u32, offset: usize, from: NonNull<u8>, bytes: usize) {
+        assert!(slot < self.slots && offset <= self.slot_bytes && bytes <= self.slot_bytes - offset);
         // SAFETY: inside the slot, by the assertion; the caller vouches for the
         // rest. No reference to the device's memory is made.
         unsafe {
             let to = self.base.add(slot as usize * self.slot_bytes + offset);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len());
+            ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes);
         }
     }
 

@@ -50,7 +50,7 @@ static DEFINITION: Definition = Definition::source(
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {
         let text = |name| hop.is_set(name).then(|| hop.text(name).to_owned());
-        let screen = ScreenOptions::without_pool(hop);
+        let screen = ScreenOptions::of(hop);
         open(KmsOptions { card: text("card"), output: text("output"), screen }, place)
     })
 }

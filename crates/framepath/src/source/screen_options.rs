@@ -29,7 +29,7 @@ pub(super) const POOL: Arg = Arg::option(
 );
 
 /// Options of a source that captures a screen.
-#[cfg_attr(not(any(feature = "wayland", feature = "x11")), allow(dead_code))]
+#[cfg_attr(not(any(feature = "portal", feature = "wayland", feature = "x11")), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(super) struct ScreenOptions {
     /// Text of the part to capture; `None` for all.
@@ -45,23 +45,15 @@ pub(super) struct ScreenOptions {
 }
 
 impl ScreenOptions {
-    /// Reads the options of a stage that has all five.
+    /// Reads those options that the stage has.
     pub(super) fn of(hop: &Hop) -> ScreenOptions {
+        let has = |name| hop.def.arg(name).is_some();
         ScreenOptions {
-            cursor: hop.flag("cursor"),
-            pool: hop.count("pool") as u32,
-            ..ScreenOptions::without_pool(hop)
-        }
-    }
-
-    /// Reads the options of a stage that has neither `cursor` nor `pool`.
-    pub(super) fn without_pool(hop: &Hop) -> ScreenOptions {
-        ScreenOptions {
-            region: hop.is_set("region").then(|| hop.text("region").to_owned()),
+            region: (has("region") && hop.is_set("region")).then(|| hop.text("region").to_owned()),
             rate: hop.rate("rate"),
-            cursor: false,
+            cursor: has("cursor") && hop.flag("cursor"),
             frames: hop.count("frames"),
-            pool: 0,
+            pool: if has("pool") { hop.count("pool") as u32 } else { 0 },
         }
     }
 }

@@ -161,6 +161,8 @@ impl Wayland {
                 return Ok(Captured::Ended);
             }
             let left_ns = until_ns.saturating_sub(now_ns());
+            // The compositor may have answered already, and count the change as told.
+            self.whole |= out.has_request();
             if left_ns == 0 || out.has_request() || !self.compositor.has(&self.output) {
                 return Ok(Captured::Nothing);
             }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connection to a Wayland compositor whose waits end by a signal, a stop request or a time limit.
 
+use std::env;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use framepath_model::shown::shown;
 use framepath_os::process::{cancel, signal, stop};
 use framepath_os::time::now_ns;
+use wayland_client::backend::WaylandError;
 use wayland_client::protocol::wl_buffer::WlBuffer;
 use wayland_client::protocol::wl_callback::{self, WlCallback};
 use wayland_client::protocol::wl_output::{self, WlOutput};
@@ -108,10 +112,7 @@ impl Compositor {
     /// # Errors
     /// There is none, it cannot be reached, does not answer, or cannot copy its outputs.
     pub(super) fn connect() -> Result<Compositor, StageError> {
-        let connection = Connection::connect_to_env().map_err(|error| {
-            let advice = "set WAYLAND_DISPLAY and XDG_RUNTIME_DIR, or run it inside the session";
-            StageError::Screen(format!("cannot connect to a Wayland compositor: {error}; {advice}"))
-        })?;
+        let connection = connection()?;
         let queue = connection.new_event_queue();
         let handle = queue.handle();
         connection.display().get_registry(&handle, ());
@@ -244,15 +245,18 @@ impl Compositor {
     /// # Errors
     /// The connection has failed.
     pub(super) fn wait(&mut self, limit: Duration, awake: impl Fn() -> bool) -> Result<(), StageError> {
-        self.connection.flush().map_err(lost)?;
+        match self.connection.flush() {
+            // The compositor does not read; the rest is sent later.
+            Err(WaylandError::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            flushed => flushed.map_err(lost)?,
+        }
         if let Some(guard) = self.queue.prepare_read() {
             let is_readable = stop::wait_for_socket(guard.connection_fd().as_fd(), false, limit, awake)
                 .map_err(|error| StageError::Screen(format!("waiting for the compositor: {error}")))?;
             if is_readable {
                 match guard.read() {
                     Ok(_) => {}
-                    Err(wayland_client::backend::WaylandError::Io(error))
-                        if error.kind() == std::io::ErrorKind::WouldBlock => {}
+                    Err(WaylandError::Io(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                     Err(error) => return Err(lost(error)),
                 }
             }
@@ -260,6 +264,30 @@ impl Compositor {
         self.queue.dispatch_pending(&mut self.state).map_err(lost)?;
         Ok(())
     }
+}
+
+/// Connects to the compositor that the environment names.
+fn connection() -> Result<Connection, StageError> {
+    let advice = "set WAYLAND_DISPLAY and XDG_RUNTIME_DIR, or run it inside the session";
+    let failed =
+        |what: &str| StageError::Screen(format!("cannot connect to a Wayland compositor: {what}; {advice}"));
+    if let Some(number) = env::var_os("WAYLAND_SOCKET") {
+        // The library takes any number for an open descriptor that is nobody else's.
+        let number = number.to_str().and_then(|text| text.parse::<u32>().ok()).filter(|number| *number > 2);
+        if !number.is_some_and(|number| Path::new(&format!("/proc/self/fd/{number}")).exists()) {
+            return Err(failed("WAYLAND_SOCKET is no open descriptor"));
+        }
+        return Connection::connect_to_env().map_err(|error| failed(&error.to_string()));
+    }
+    let name = env::var_os("WAYLAND_DISPLAY").filter(|name| !name.is_empty());
+    let mut path = PathBuf::from(name.unwrap_or_else(|| "wayland-0".into()));
+    if path.is_relative() {
+        let folder = env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+        path = Path::new(&folder.ok_or_else(|| failed("XDG_RUNTIME_DIR is not set"))?).join(path);
+    }
+    let at = |error: &dyn std::fmt::Display| failed(&format!("{}: {error}", shown(&path.to_string_lossy())));
+    let stream = UnixStream::connect(&path).map_err(|error| at(&error))?;
+    Connection::from_socket(stream).map_err(|error| at(&error))
 }
 
 impl CompositorState {
