@@ -46,16 +46,16 @@ test:
 
 # The tests without what they need; .ci/second-try names one of them in TEST_FLAGS.
 run-tests:
-	$(CARGO) test --workspace --features http,net,kms,wayland --locked --profile checked $(TEST_FLAGS)
+	$(CARGO) test --workspace --features http,net,kms,portal,wayland --locked --profile checked $(TEST_FLAGS)
 
 # The last two check the command without the lab and without a window.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --features http,net,kms,wayland --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features http,net,kms,portal,wayland --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --features lab --locked -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http,net,kms,wayland --no-deps --locked
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http,net,kms,portal,wayland --no-deps --locked
 
 test-kernel:
 	@tests/vm/install

@@ -8,13 +8,14 @@ use crate::element::Element;
 use crate::error::StageError;
 use crate::source::frames;
 use crate::source::kms::{self, KmsOptions};
+use crate::source::portal::{self, PortalKind, PortalOptions};
 use crate::source::screen_options::{CURSOR, POOL, RATE, REGION, ScreenOptions};
 use crate::source::wayland::{self, WaylandOptions};
 use crate::source::x11::{self, X11Options};
 
 static DEFINITION: Definition = Definition::source(
     "screen",
-    "frames of this session's screen, one for each change: by `wayland` or `x11`; without a session: by `kms`",
+    "frames of this session's screen, one for each change: by `wayland`, `portal` or `x11`; without a session: by `kms`",
 )
 .args(&[RATE, REGION, CURSOR, frames("0"), POOL]);
 
@@ -23,6 +24,8 @@ static DEFINITION: Definition = Definition::source(
 enum ScreenInterface {
     X11,
     Wayland,
+    /// By the desktop's portal.
+    Portal,
     /// By the kernel, of the card with this path.
     Kms(String),
 }
@@ -32,8 +35,11 @@ pub(crate) fn element() -> Element {
         let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let (display, compositor) = (set("DISPLAY"), set("WAYLAND_DISPLAY"));
         let screen = ScreenOptions::of(hop);
-        match interface(display.as_deref(), compositor.as_deref(), kms::first_card)? {
+        match interface(display.as_deref(), compositor.as_deref(), portal_reason, kms::first_card)? {
             ScreenInterface::X11 => x11::open(X11Options { display: None, window: None, screen }, place),
+            ScreenInterface::Portal => {
+                portal::open(PortalOptions { kind: PortalKind::Screen, screen }, place)
+            }
             ScreenInterface::Kms(card) => {
                 kms::open(KmsOptions { card: Some(card), output: None, screen }, place)
             }
@@ -52,21 +58,35 @@ pub(crate) fn element() -> Element {
     })
 }
 
-/// Returns the interface of the session with these environment variables; `card` returns a card that has a screen.
+/// Returns why the compositor of the session is captured by the portal; `None` if it is not: it can be captured by `wayland`, or this
+/// framepath was built without the portal.
+fn portal_reason() -> Option<String> {
+    if cfg!(feature = "portal") { wayland::check().err().map(|error| error.to_string()) } else { None }
+}
+
+/// Returns the interface of the session with these environment variables; `portal_reason` returns why the compositor needs the portal, and
+/// `card` a card that has a screen.
 ///
 /// # Errors
 /// The session has neither a Wayland compositor nor an X server, and there is no card.
 fn interface(
     display: Option<&str>,
     compositor: Option<&str>,
+    portal_reason: impl FnOnce() -> Option<String>,
     card: impl FnOnce() -> Option<String>,
 ) -> Result<ScreenInterface, StageError> {
     match (display, compositor) {
         // A Wayland session may have an X server beside.
-        (_, Some(name)) => {
-            log::info!("screen: by `wayland`, because WAYLAND_DISPLAY is {name}");
-            Ok(ScreenInterface::Wayland)
-        }
+        (_, Some(name)) => match portal_reason() {
+            Some(reason) => {
+                log::info!("screen: by `portal`, because WAYLAND_DISPLAY is {name}, and `wayland` fails: {reason}");
+                Ok(ScreenInterface::Portal)
+            }
+            None => {
+                log::info!("screen: by `wayland`, because WAYLAND_DISPLAY is {name}");
+                Ok(ScreenInterface::Wayland)
+            }
+        },
         (Some(name), None) => {
             log::info!("screen: by `x11`, because DISPLAY is {name}, and WAYLAND_DISPLAY is not set");
             Ok(ScreenInterface::X11)
@@ -94,12 +114,16 @@ mod tests {
     #[test]
     fn a_session_is_captured_by_its_own_interface() {
         let card = || Some("/dev/dri/card0".to_owned());
-        assert_eq!(interface(Some(":0"), None, card).unwrap(), ScreenInterface::X11);
+        assert_eq!(interface(Some(":0"), None, || None, card).unwrap(), ScreenInterface::X11);
         for display in [None, Some(":7")] {
-            assert_eq!(interface(display, Some("wayland-1"), card).unwrap(), ScreenInterface::Wayland);
+            let found = interface(display, Some("wayland-1"), || None, card);
+            assert_eq!(found.unwrap(), ScreenInterface::Wayland);
+            let found = interface(display, Some("wayland-1"), || Some("no protocol".to_owned()), card);
+            assert_eq!(found.unwrap(), ScreenInterface::Portal);
         }
-        assert_eq!(interface(None, None, card).unwrap(), ScreenInterface::Kms("/dev/dri/card0".to_owned()));
-        let none = interface(None, None, || None).unwrap_err().to_string();
+        let kernel = ScreenInterface::Kms("/dev/dri/card0".to_owned());
+        assert_eq!(interface(None, None, || None, card).unwrap(), kernel);
+        let none = interface(None, None, || None, || None).unwrap_err().to_string();
         assert!(
             none.contains("(DISPLAY)") && none.contains("(WAYLAND_DISPLAY)") && none.contains("/dev/dri"),
             "{none}"

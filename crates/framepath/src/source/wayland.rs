@@ -59,8 +59,24 @@ pub(super) fn open(options: WaylandOptions, place: &HopPlace<'_>) -> Result<Box<
 
 #[cfg(not(feature = "wayland"))]
 pub(super) fn open(_: WaylandOptions, _: &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> {
-    Err(StageError::Option(
+    Err(not_built())
+}
+
+#[cfg(not(feature = "wayland"))]
+fn not_built() -> StageError {
+    StageError::Option(
         "this framepath was built without Wayland; build with `--features wayland` (`make build` does so by itself)"
             .to_owned(),
-    ))
+    )
+}
+
+/// Checks that the compositor in `WAYLAND_DISPLAY` can be captured.
+///
+/// # Errors
+/// It cannot be reached or has no wlr-screencopy, or this framepath was built without `wayland`.
+pub(super) fn check() -> Result<(), StageError> {
+    #[cfg(feature = "wayland")]
+    return compositor::Compositor::connect().map(drop);
+    #[cfg(not(feature = "wayland"))]
+    Err(not_built())
 }

@@ -70,7 +70,8 @@ impl Kms {
         let region = options.screen.region.as_deref().map(str::parse).transpose()?;
         let path = options.card.clone().or_else(first_with_screen).ok_or_else(|| {
             StageError::Screen(
-                "kms: found no card with a screen that is on in /dev/dri, or may not open it; captures need root".to_owned(),
+                "found no card with a screen that is on in /dev/dri, or may not open it; captures need root"
+                    .to_owned(),
             )
         })?;
         let card = Card::open(&path)?;
@@ -80,7 +81,7 @@ impl Kms {
         }
         let committed = card.committed(&screen)?;
         let found = committed.map(|committed| card.picture(&screen, &committed)).transpose()?.flatten();
-        let found = found.ok_or_else(|| StageError::Screen(format!("kms: {} shows nothing", screen.name)))?;
+        let found = found.ok_or_else(|| StageError::Screen(format!("{} shows nothing", screen.name)))?;
         let layout = layout(&found, region)?;
         let rate = options.screen.rate;
         let frame_rate = if rate > 0.0 { rate_of(rate) } else { Rational::new(0, 1) };

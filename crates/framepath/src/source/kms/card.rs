@@ -82,7 +82,7 @@ impl Card {
     pub(super) fn open(path: &str) -> Result<Card, StageError> {
         let file =
             OpenOptions::new().read(true).write(true).custom_flags(NONBLOCK).open(path).map_err(|error| {
-                StageError::Screen(format!("kms: cannot open {}: {error}; captures need root", shown(path)))
+                StageError::Screen(format!("cannot open {}: {error}; captures need root", shown(path)))
             })?;
         let card = Card { file, path: path.to_owned() };
         // The first program that opens a card becomes its master, and a desktop could not start. An error says that this one is not.
@@ -93,7 +93,7 @@ impl Card {
     }
 
     fn failed(&self, what: &str) -> StageError {
-        StageError::Screen(format!("kms: {}: {what}", shown(&self.path)))
+        StageError::Screen(format!("{}: {what}", shown(&self.path)))
     }
 
     /// Returns the screens that are on, and the names of the connectors without one.

@@ -58,7 +58,7 @@ impl PortalAccess {
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(StageError::Screen("portal: no answer".to_owned()));
+                    return Err(StageError::Screen("no answer".to_owned()));
                 }
             }
         }
@@ -67,10 +67,10 @@ impl PortalAccess {
 
 fn refused(error: &ashpd::Error) -> StageError {
     StageError::Screen(match error {
-        ashpd::Error::Response(_) => "portal: the dialog was closed without a choice".to_owned(),
+        ashpd::Error::Response(_) => "the dialog was closed without a choice".to_owned(),
         error => {
             let advice = "it needs D-Bus of the session (DBUS_SESSION_BUS_ADDRESS), xdg-desktop-portal and the desktop's own part of it";
-            format!("portal: {}; {advice}", shown(&error.to_string()))
+            format!("{}; {advice}", shown(&error.to_string()))
         }
     })
 }

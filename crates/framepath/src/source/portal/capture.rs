@@ -53,7 +53,7 @@ struct FrameNumbers {
 }
 
 fn failed(error: std::io::Error) -> StageError {
-    StageError::Screen(format!("portal: {error}"))
+    StageError::Screen(format!("{error}"))
 }
 
 fn pool_of(layout: &Layout, slots: u32) -> Result<ScreenPool, StageError> {
@@ -72,14 +72,14 @@ impl Portal {
             screen.dispatch().map_err(failed)?;
             match screen.state() {
                 ScreenState::Ready(layout) => break layout,
-                ScreenState::Failed(text) => return Err(StageError::Screen(format!("portal: {text}"))),
+                ScreenState::Failed(text) => return Err(StageError::Screen(text)),
                 ScreenState::Ended => {
-                    return Err(StageError::Screen("portal: the access has ended".to_owned()));
+                    return Err(StageError::Screen("the access has ended".to_owned()));
                 }
                 ScreenState::Connecting if now_ns() >= until_ns => {
                     let seconds = PATIENCE.as_secs();
                     return Err(StageError::Screen(format!(
-                        "portal: PipeWire has sent nothing for {seconds} s; does a session manager such as WirePlumber run?"
+                        "PipeWire has sent nothing for {seconds} s; does a session manager such as WirePlumber run?"
                     )));
                 }
                 ScreenState::Connecting => {}
@@ -135,7 +135,7 @@ impl Portal {
                     self.notes.add("portal: the access has ended, and so has the stream".to_owned());
                     return Ok((None, true));
                 }
-                ScreenState::Failed(text) => return Err(StageError::Screen(format!("portal: {text}"))),
+                ScreenState::Failed(text) => return Err(StageError::Screen(text)),
             }
             let Some(mut slot) = self.pool.acquire(SLICE) else {
                 // It may be the one that is missing.
