@@ -11,7 +11,7 @@ use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
 
 use super::KmsOptions;
-use super::card::{Card, CardScreen, Committed, Refresh, ScannedOut, first_with_screen};
+use super::card::{Card, CardScreen, Committed, ScannedOut, ScreenRefresh, first_with_screen};
 use super::refresh_clock::{RefreshClock, shown};
 use super::scanout::Scanout;
 use crate::device::SLICE;
@@ -57,7 +57,7 @@ pub(super) struct Kms {
 enum Waited {
     /// A refresh, what was committed shortly before it (`None`: not known), and the time since which the thread had waited,
     /// CLOCK_MONOTONIC nanoseconds.
-    Refreshed(Refresh, Option<Committed>, u64),
+    Refreshed(ScreenRefresh, Option<Committed>, u64),
     /// A request waits for the thread, or the screen is off.
     Nothing,
     /// A signal or a stop request ends the run.
@@ -156,7 +156,7 @@ impl Kms {
     /// buffer.
     fn frame(
         &mut self,
-        refresh: Refresh,
+        refresh: ScreenRefresh,
         late: Option<Committed>,
         birth_ns: u64,
         out: &Out<'_>,

@@ -57,9 +57,9 @@ pub(super) struct ScannedOut {
     pub(super) visible: ScreenArea,
 }
 
-/// Refresh of a screen.
+/// ScreenRefresh of a screen.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Refresh {
+pub(super) struct ScreenRefresh {
     /// Number of the refresh, which wraps around.
     pub(super) number: u32,
     /// Time of the refresh by the kernel, CLOCK_MONOTONIC nanoseconds.
@@ -199,11 +199,11 @@ impl Card {
 
     /// Returns the last refresh of a screen, and the time between refreshes by its mode, nanoseconds; `None` if the screen is off or the
     /// driver does not tell.
-    pub(super) fn last_refresh(&self, screen: &CardScreen) -> Option<(Refresh, u64)> {
+    pub(super) fn last_refresh(&self, screen: &CardScreen) -> Option<(ScreenRefresh, u64)> {
         let hertz = self.get_crtc(screen.crtc).ok()?.mode()?.vrefresh();
         let target = VblankWaitTarget::Relative(0);
         let last = self.wait_vblank(target, VblankWaitFlags::empty(), screen.number, 0).ok()?;
-        let refresh = Refresh { number: last.frame(), at_ns: nanoseconds(last.time()?) };
+        let refresh = ScreenRefresh { number: last.frame(), at_ns: nanoseconds(last.time()?) };
         Some((refresh, 1_000_000_000_u64.checked_div(hertz.into())?))
     }
 
@@ -232,14 +232,16 @@ impl Card {
     ///
     /// # Errors
     /// The card has failed.
-    pub(super) fn take_refresh(&self) -> Result<Option<Refresh>, StageError> {
+    pub(super) fn take_refresh(&self) -> Result<Option<ScreenRefresh>, StageError> {
         let events = match self.receive_events() {
             Ok(events) => events,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             Err(error) => return Err(self.failed(&error.to_string())),
         };
         let refresh = |event| match event {
-            Event::Vblank(event) => Some(Refresh { number: event.frame, at_ns: nanoseconds(event.time) }),
+            Event::Vblank(event) => {
+                Some(ScreenRefresh { number: event.frame, at_ns: nanoseconds(event.time) })
+            }
             _ => None,
         };
         Ok(events.filter_map(refresh).last())

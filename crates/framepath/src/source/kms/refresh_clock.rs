@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Times of a screen's refreshes, and which picture a refresh has shown.
 
-use super::card::Refresh;
+use super::card::ScreenRefresh;
 
 /// Times of the refreshes so far, from which the next one is predicted.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RefreshClock {
-    last: Option<Refresh>,
+    last: Option<ScreenRefresh>,
     /// Time between refreshes, nanoseconds; 0 while it is not known.
     period_ns: u64,
 }
@@ -16,12 +16,12 @@ const LONGEST_NS: u64 = 1_000_000_000;
 
 impl RefreshClock {
     /// Makes a clock of the last refresh and the screen's nominal time between refreshes, nanoseconds.
-    pub(super) fn of((last, period_ns): (Refresh, u64)) -> RefreshClock {
+    pub(super) fn of((last, period_ns): (ScreenRefresh, u64)) -> RefreshClock {
         RefreshClock { last: Some(last), period_ns }
     }
 
     /// Adds a refresh. Returns the number of refreshes between the one before and this one.
-    pub(super) fn add(&mut self, refresh: Refresh) -> u32 {
+    pub(super) fn add(&mut self, refresh: ScreenRefresh) -> u32 {
         let mut between = 0;
         if let Some(last) = self.last.replace(refresh) {
             // The kernel's number wraps around.
@@ -77,17 +77,17 @@ mod tests {
     fn refreshes_are_predicted_and_counted() {
         let mut clock = RefreshClock::default();
         assert_eq!(clock.before_next(7), None);
-        assert_eq!(clock.add(Refresh { number: u32::MAX, at_ns: 1_000 }), 0);
+        assert_eq!(clock.add(ScreenRefresh { number: u32::MAX, at_ns: 1_000 }), 0);
         assert_eq!(clock.before_next(1_500), None);
-        assert_eq!(clock.add(Refresh { number: 1, at_ns: 3_000 }), 1);
+        assert_eq!(clock.add(ScreenRefresh { number: 1, at_ns: 3_000 }), 1);
         assert_eq!(clock.before_next(3_000), Some((3_800, 4_000)));
         assert_eq!(clock.before_next(3_999), Some((3_800, 4_000)));
         assert_eq!(clock.before_next(4_000), Some((4_800, 5_000)));
-        let nominal = RefreshClock::of((Refresh { number: 7, at_ns: 3_000 }, 1_000));
+        let nominal = RefreshClock::of((ScreenRefresh { number: 7, at_ns: 3_000 }, 1_000));
         assert_eq!(nominal.before_next(3_001), Some((3_800, 4_000)));
         // A pause, and a count that begins anew.
-        assert_eq!(clock.add(Refresh { number: 2, at_ns: 9_000_000_000 }), 0);
+        assert_eq!(clock.add(ScreenRefresh { number: 2, at_ns: 9_000_000_000 }), 0);
         assert_eq!(clock.before_next(9_000_000_001), None);
-        assert_eq!(clock.add(Refresh { number: 0, at_ns: 9_000_001_000 }), 0);
+        assert_eq!(clock.add(ScreenRefresh { number: 0, at_ns: 9_000_001_000 }), 0);
     }
 }

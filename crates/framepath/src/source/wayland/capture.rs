@@ -299,12 +299,15 @@ mod tests {
     fn changes_of_the_output_become_rows_of_the_region() {
         let layout = |height| Layout::packed(PixelFormat::Bgr0, 320, height).unwrap();
         let region = Some(ScreenArea { x: 0, y: 110, width: 320, height: 60 });
-        let bands = |damage: &[[u32; 4]]| changed_rows(damage, region, &layout(60)).bands().to_vec();
-        assert_eq!(bands(&[[40, 130, 260, 20]]), [20..40]);
-        assert_eq!(bands(&[[40, 0, 10, 111], [0, 169, 1, 500]]), [0..1, 59..60]);
-        assert!(bands(&[[0, 0, 320, 110]]).is_empty());
+        let is = |damage: &[[u32; 4]], rows: &[(u32, u32)]| {
+            let changed = changed_rows(damage, region, &layout(60));
+            changed.bands().iter().map(|band| (band.start, band.end)).eq(rows.iter().copied())
+        };
+        assert!(is(&[[40, 130, 260, 20]], &[(20, 40)]));
+        assert!(is(&[[40, 0, 10, 111], [0, 169, 1, 500]], &[(0, 1), (59, 60)]));
+        assert!(is(&[[0, 0, 320, 110]], &[]));
         // A compositor that does not say what has changed.
-        assert_eq!(bands(&[]), [0..60]);
-        assert_eq!(changed_rows(&[[5, 6, 1, 1]], None, &layout(180)).bands(), [6..7]);
+        assert!(is(&[], &[(0, 60)]));
+        assert_eq!(changed_rows(&[[5, 6, 1, 1]], None, &layout(180)).count(), 1);
     }
 }
