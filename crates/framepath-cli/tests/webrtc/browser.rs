@@ -148,3 +148,31 @@ pub fn viewers_that_come_and_go_leave_nothing() -> Tested {
     sending.end();
     Ok(())
 }
+
+pub fn a_tab_in_the_background_goes_on_and_harms_nobody() -> Tested {
+    needs_program("chromium", "chromium")?;
+    let folder = tempfile::tempdir().unwrap();
+    let sending = start(&numbered(folder.path()), "loop=inf rate=60", "token=lab");
+    let mut browser = Chromium::open(&page(&sending, "lab"), TELEPHONE);
+    browser.until("document.getElementById('picture')?.videoWidth === 512");
+    browser.open_in_front("about:blank");
+    browser.until("document.hidden");
+    // Meanwhile, another viewer loses no frame.
+    let path = format!("recv {} token=lab latency=5s ! null", sending.url);
+    framepath_testkit::run(&["run", "--quiet", "--frames", "600", &path]).ended(0);
+    assert_eq!(browser.value("document.hidden"), true);
+    browser.bring_to_front();
+    browser.until("!document.hidden");
+    browser.value(
+        "window.shown = document.getElementById('picture').getVideoPlaybackQuality().totalVideoFrames",
+    );
+    browser.until(
+        "document.getElementById('picture').getVideoPlaybackQuality().totalVideoFrames > window.shown + 60",
+    );
+    assert_eq!(browser.text("state"), "");
+    assert_eq!(browser.complaints, [""; 0]);
+    assert_eq!(sending.viewers(), 1);
+    sending.signal(rustix::process::Signal::INT);
+    sending.end();
+    Ok(())
+}

@@ -75,6 +75,16 @@ impl Chromium {
         browser
     }
 
+    /// Opens a page in a tab in front of this one, which is then in the background.
+    pub fn open_in_front(&mut self, url: &str) {
+        self.command("Target.createTarget", json!({ "url": url }));
+    }
+
+    /// Shows this tab again.
+    pub fn bring_to_front(&mut self) {
+        self.command("Page.bringToFront", json!({}));
+    }
+
     /// Sets the size of the window, pixels.
     pub fn resize(&mut self, (width, height): (u32, u32)) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });

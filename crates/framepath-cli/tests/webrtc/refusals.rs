@@ -44,6 +44,24 @@ pub fn a_viewer_without_the_token_is_refused() {
     assert_eq!(output.stderr.matches(": connected").count(), 1, "{}", output.stderr);
 }
 
+pub fn two_hundred_half_open_connections_cost_a_viewer_no_frame() {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = h264(folder.path(), "clip.mp4", "0");
+    let sending = start(&clip, "rate=100", "wait=1");
+    let open = |number: usize| {
+        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, sending.port)).unwrap();
+        // Nothing, a part of a head, or a head without its body. The sender may have closed the connection already.
+        let head =
+            ["", "POST /wh", "POST /whep HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nv=0"];
+        let _ = stream.write_all(head[number % head.len()].as_bytes());
+        stream
+    };
+    let _connections: Vec<TcpStream> = (0..200).map(open).collect();
+    let viewer = sending.watch("latency=5s timeout=60s");
+    assert_eq!(hashes(&wait(viewer, "recv").ended(0).frames()), hashes_of(&clip));
+    sending.end().ended(0);
+}
+
 pub fn requests_that_are_not_whep_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let sending = start(&h264(folder.path(), "clip.mp4", "0"), "rate=100", "wait=1");

@@ -26,6 +26,11 @@ pub(super) const OURS: &str = "native";
 pub(super) const BROWSER: &str = "browser";
 /// Name of the contender that shows it in a browser behind Janus.
 const JANUS: &str = "janus-browser";
+/// Name of the contender that shows it behind a WHIP server, Pion's example; and the port of that server, which cannot be chosen.
+const WHIP: &str = "whip";
+const WHIP_PORT: u16 = 8080;
+/// Address of that server without a link, in a network namespace: it offers no address of the loopback interface.
+const WHIP_ADDRESS: &str = "10.213.0.1";
 /// Bit rate of every encoder, kilobits per second.
 pub(super) const KILOBITS: u32 = 12_000;
 /// Best quality of every encoder, a number of x264: below the bit rate, it limits the bits.
@@ -69,8 +74,11 @@ struct Ends<'a> {
     gop: u32,
     /// Empty folder, which is removed when the contender has ended.
     folder: &'a str,
-    /// The program `contrib/janus/fanout`.
+    /// The program `contrib/janus/fanout`, and Pion's WHIP server.
     fanout: &'a str,
+    whip: &'a str,
+    /// True if the ends are at the ends of a link.
+    has_link: bool,
     /// Ledgers that framepath records; `None` for none.
     files: Option<&'a LedgerFiles>,
 }
@@ -80,6 +88,7 @@ pub(super) static STREAMERS: &[Streamer] = &[
     Streamer { name: OURS, elements: &[], commands: native, listens: true },
     Streamer { name: BROWSER, elements: &[], commands: browser, listens: true },
     Streamer { name: JANUS, elements: &[], commands: janus_browser, listens: true },
+    Streamer { name: WHIP, elements: &[], commands: by_whip, listens: true },
     Streamer { name: "gst-rtp0", elements: &GST_RTP, commands: gst_rtp_without_buffer, listens: false },
     Streamer { name: "gst-rtp", elements: &GST_RTP, commands: gst_rtp, listens: false },
     Streamer { name: "gst-srt", elements: &GST_SRT, commands: gst_srt, listens: false },
@@ -124,12 +133,16 @@ const PACKAGES: [(&str, &str); 6] = [
 
 fn native(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let Ends { sender, port, .. } = ends;
+    [native_sender(ends), receiver_of(ends, &format!("http://{sender}:{port}/whep token=lab"))]
+}
+
+/// Returns the words of framepath's receiver of a WHEP server.
+fn receiver_of(ends: &Ends<'_>, server: &str) -> Vec<String> {
     // As `framepath view`, with a decoder in the same process as those of the others.
     let recv = format!(
-        "recv http://{sender}:{port}/whep token=lab jitter=0 ! decode threads={THREADS} threading=slice ! \
-         queue depth=1 leaky=downstream ! play"
+        "recv {server} jitter=0 ! decode threads={THREADS} threading=slice ! queue depth=1 leaky=downstream ! play"
     );
-    [native_sender(ends), framepath_run(ends, 1, recv)]
+    framepath_run(ends, 1, recv)
 }
 
 fn native_sender(ends: &Ends<'_>) -> Vec<String> {
@@ -172,6 +185,32 @@ fn janus_browser(ends: &Ends<'_>) -> [Vec<String>; 2] {
     let run = sender_to(ends, &format!("send rtp=127.0.0.1:{rtp} srtp={KEY}"));
     let words = ["sh".to_owned(), "-c".to_owned(), script].into_iter().chain(run);
     [words.collect(), chromium(ends, "/#lab")]
+}
+
+/// Pion's WHIP server beside the sender, and framepath's receiver. The server ends with the sender.
+fn by_whip(ends: &Ends<'_>) -> [Vec<String>; 2] {
+    let Ends { sender, whip, folder, has_link, .. } = ends;
+    let address = if *has_link { sender } else { WHIP_ADDRESS };
+    let server = format!("http://{address}:{WHIP_PORT}");
+    let serve = format!(
+        "cd {folder}; echo lab >index.html; setpriv --pdeathsig TERM {whip} >/dev/null & exec \"$0\" \"$@\""
+    );
+    let enter = format!("exec nsenter --net --target \"$(cat {folder}/pid)\" \"$0\" \"$@\"");
+    let (serve, before) = match has_link {
+        true => (serve, Vec::new()),
+        false => (
+            format!(
+                "ip link set lo up; ip address add {WHIP_ADDRESS}/32 dev lo; echo $$ >{folder}/pid; {serve}"
+            ),
+            vec!["unshare", "--net"],
+        ),
+    };
+    let script = |before: Vec<&str>, script: &str| {
+        before.into_iter().chain(["sh", "-c", script]).map(str::to_owned).collect::<Vec<String>>()
+    };
+    let sender = [script(before, &serve), sender_to(ends, &format!("send whip={server}/whip"))].concat();
+    let receiver = receiver_of(ends, &format!("{server}/whep"));
+    [sender, if *has_link { receiver } else { [script(Vec::new(), &enter), receiver].concat() }]
 }
 
 /// Returns the words of Chromium with a page of the sender's computer. Its window fills the screen.
@@ -275,8 +314,12 @@ impl Streamer {
         if self.name == JANUS {
             check_janus(&fanout)?;
         }
+        let whip = settings.peers.join("whip-whep");
+        if self.name == WHIP && !whip.is_file() {
+            return Err(LabError::Missing(format!("no {}; make -C peers whip-whep", whip.display())));
+        }
         let framepath = settings.framepath.to_string_lossy();
-        let port = free_port()?;
+        let port = if self.name == WHIP { WHIP_PORT } else { free_port()? };
         let [sender, receiver] = if link.is_some() { ADDRESSES } else { ["127.0.0.1"; 2] };
         let from_name = from.x_name()?;
         let gop = if link.is_some() { GOP_ON_LINK } else { GOP };
@@ -291,6 +334,8 @@ impl Streamer {
             gop,
             folder: &path,
             fanout: &fanout.to_string_lossy(),
+            whip: &whip.to_string_lossy(),
+            has_link: link.is_some(),
             files,
         };
         let commands = (self.commands)(&ends);
@@ -330,12 +375,12 @@ pub(super) fn listening(
     port: u16,
     is_tcp: bool,
 ) -> Result<StreamEnd, LabError> {
-    let (file, state) = if is_tcp { ("tcp", TCP_LISTENS) } else { ("udp", UDP_BOUND) };
+    let (files, state) = if is_tcp { (["tcp", "tcp6"], TCP_LISTENS) } else { (["udp", "udp6"], UDP_BOUND) };
     let since = Instant::now();
     loop {
         // The end's own view, which is that of its network namespace.
-        let sockets = fs::read_to_string(format!("/proc/{}/net/{file}", end.id())).unwrap_or_default();
-        if has_socket(&sockets, port, state) {
+        let read = |file| fs::read_to_string(format!("/proc/{}/net/{file}", end.id())).unwrap_or_default();
+        if files.into_iter().any(|file| has_socket(&read(file), port, state)) {
             return Ok(end);
         }
         if since.elapsed() > LISTENING {
