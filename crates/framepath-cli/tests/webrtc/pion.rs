@@ -100,3 +100,16 @@ pub fn a_stream_goes_through_a_server_to_a_browser_and_to_framepath() -> Tested 
     assert_eq!(sender.code, Some(130), "{}", sender.stderr);
     Ok(())
 }
+
+pub fn a_server_that_disappears_is_an_error() -> Tested {
+    let folder = tempfile::tempdir().unwrap();
+    let clip = numbered(folder.path());
+    let mut server = Server::start(folder.path())?;
+    let path = format!("file {} loop=inf rate=60 ! send whip=http://{ADDRESS}:{PORT}/whip", clip.display());
+    let sender = server.namespace.framepath(&path).spawn().unwrap();
+    until("the sender is connected", || server.sockets() > 1);
+    server.pion.kill().unwrap();
+    server.pion.wait().unwrap();
+    wait(sender, "send").ended(1).prints("/whip");
+    Ok(())
+}

@@ -2,7 +2,7 @@
 //! Requests and datagrams that a sender refuses, and wrong arguments.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 
 use framepath_testkit::{run, wait};
 use rustix::process::Signal;
@@ -60,6 +60,34 @@ pub fn two_hundred_half_open_connections_cost_a_viewer_no_frame() {
     let viewer = sending.watch("latency=5s timeout=60s");
     assert_eq!(hashes(&wait(viewer, "recv").ended(0).frames()), hashes_of(&clip));
     sending.end().ended(0);
+}
+
+pub fn a_server_that_answers_500_or_nothing_is_an_error() {
+    let answer_all = |answer: &'static str| {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                // The request is small enough for one read; the other end may be gone.
+                let _ = stream.read(&mut [0; 65536]);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        address
+    };
+    let failing = answer_all(
+        "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 4\r\nConnection: close\r\n\r\noops",
+    );
+    let closing = answer_all("");
+    for (server, error) in
+        [(failing, "HTTP status 500"), (closing, "connection closed before message completed")]
+    {
+        let path = format!("test frames=3 ! encode h264 ! send whip=http://{server}/whip");
+        run(&["run", "--quiet", &path]).ended(1).prints(error);
+        let path = format!("recv http://{server}/whip timeout=2s ! null");
+        run(&["run", "--quiet", &path]).ended(1).prints(error);
+    }
 }
 
 pub fn requests_that_are_not_whep_are_refused() {
