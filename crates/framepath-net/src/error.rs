@@ -22,7 +22,7 @@ pub enum WebrtcError {
         error: io::Error,
     },
     /// The URL is not one of a WHEP endpoint that this crate can reach.
-    #[error("{url}: {wrong}; expected http://HOST:PORT/PATH")]
+    #[error("{url}: {wrong}; expected http://HOST:PORT/PATH or https://HOST/PATH")]
     Url {
         /// The URL.
         url: String,

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use hyper::body::{Body, Bytes, Incoming};
 use hyper::rt::{Read, ReadBufCursor, Write};
+use openssl::ssl::SslStream;
 use rustix::event::PollFlags;
 
 use crate::error::WebrtcError;
@@ -34,9 +35,46 @@ impl Wake for Interest {
     }
 }
 
+/// Bytes of HTTP, plain or encrypted.
+pub(crate) enum HttpChannel {
+    Plain(TcpStream),
+    Tls(Box<SslStream<TcpStream>>),
+}
+
+impl HttpChannel {
+    fn socket(&self) -> &TcpStream {
+        match self {
+            HttpChannel::Plain(stream) => stream,
+            HttpChannel::Tls(stream) => stream.get_ref(),
+        }
+    }
+}
+
+impl io::Read for HttpChannel {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        match self {
+            HttpChannel::Plain(stream) => stream.read(bytes),
+            HttpChannel::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl io::Write for HttpChannel {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            HttpChannel::Plain(stream) => stream.write(bytes),
+            HttpChannel::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Non-blocking connection, and the interest that [`drive`] waits for.
 pub(crate) struct HttpStream {
-    stream: TcpStream,
+    channel: HttpChannel,
     interest: Arc<Interest>,
 }
 
@@ -46,15 +84,15 @@ pub(crate) struct HttpWait {
     interest: Arc<Interest>,
 }
 
-/// Makes `stream` non-blocking, for `hyper` and for [`drive`].
+/// Makes the socket of `channel` non-blocking, for `hyper` and for [`drive`].
 ///
 /// # Errors
 /// From fcntl(2).
-pub(crate) fn split(stream: TcpStream) -> io::Result<(HttpStream, HttpWait)> {
-    stream.set_nonblocking(true)?;
+pub(crate) fn split(channel: HttpChannel) -> io::Result<(HttpStream, HttpWait)> {
+    channel.socket().set_nonblocking(true)?;
     let interest = Arc::<Interest>::default();
-    let wait = HttpWait { stream: stream.try_clone()?, interest: interest.clone() };
-    Ok((HttpStream { stream, interest }, wait))
+    let wait = HttpWait { stream: channel.socket().try_clone()?, interest: interest.clone() };
+    Ok((HttpStream { channel, interest }, wait))
 }
 
 impl HttpStream {
@@ -81,14 +119,14 @@ impl Read for HttpStream {
     ) -> Poll<io::Result<()>> {
         let mut bytes = [0; 4096];
         let most = bytes.len().min(buffer.remaining());
-        let read = self.stream.read(&mut bytes[..most]);
+        let read = self.channel.read(&mut bytes[..most]);
         self.poll(READ, read).map_ok(|len| buffer.put_slice(&bytes[..len]))
     }
 }
 
 impl Write for HttpStream {
     fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = self.stream.write(bytes);
+        let written = self.channel.write(bytes);
         self.poll(WRITE, written)
     }
 
@@ -97,7 +135,7 @@ impl Write for HttpStream {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.stream.shutdown(std::net::Shutdown::Write))
+        Poll::Ready(self.channel.socket().shutdown(std::net::Shutdown::Write))
     }
 }
 

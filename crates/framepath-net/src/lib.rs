@@ -20,6 +20,7 @@ mod dtls_record;
 mod error;
 mod frame_number;
 mod http_io;
+mod https;
 mod jitter;
 mod ledger_channel;
 mod ledger_exchange;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! WHEP over HTTP/1.1, client side.
+//! WHEP over HTTP/1.1, plain or encrypted by TLS, client side.
 
 use std::future::poll_fn;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -13,7 +13,8 @@ use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_A
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 
 use crate::error::WebrtcError;
-use crate::http_io::{drive, split, text_of};
+use crate::http_io::{HttpChannel, drive, split, text_of};
+use crate::https::secure;
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingCode, ProvenRequest};
 use crate::wake_event::WakeEvent;
 use crate::whep_server::{METRICS, SDP};
@@ -135,6 +136,11 @@ fn pause_unless(pause: Duration, canceled: impl Fn() -> bool) -> Result<(), Webr
     Ok(())
 }
 
+/// Returns the host of a URL without the brackets of an IPv6 address.
+fn bare(host: &str) -> &str {
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
 /// Endpoint of a server, and the client's right to use it.
 pub(crate) struct WhepClient {
     url: String,
@@ -165,15 +171,14 @@ impl WhepClient {
     ) -> Result<WhepClient, WebrtcError> {
         let wrong = |wrong| WebrtcError::Url { url: url.to_owned(), wrong };
         let uri: Uri = url.parse().map_err(|_| wrong("the URL is not valid"))?;
-        match uri.scheme_str() {
-            Some("http") => {}
-            Some("https") => return Err(wrong("https:// is not supported")),
+        let port = match uri.scheme_str() {
+            Some("http") => 80,
+            Some("https") => 443,
             Some(_) => return Err(wrong("the scheme is not supported")),
             None => return Err(wrong("the URL has no scheme")),
-        }
+        };
         let host = uri.host().ok_or_else(|| wrong("the URL has no host"))?;
-        let bare = host.trim_start_matches('[').trim_end_matches(']');
-        let addresses = (bare, uri.port_u16().unwrap_or(80)).to_socket_addrs();
+        let addresses = (bare(host), uri.port_u16().unwrap_or(port)).to_socket_addrs();
         let addresses = addresses.map_err(WebrtcError::io(format!("look up {host}")))?;
         let mut last = wrong("the host has no address");
         for server in addresses {
@@ -243,7 +248,7 @@ impl WhepClient {
     fn resolve(&self, location: &str) -> Option<Uri> {
         let location: Uri = location.parse().ok()?;
         if location.authority().is_some() {
-            return location.scheme_str().is_some_and(|scheme| scheme == "http").then_some(location);
+            return matches!(location.scheme_str(), Some("http" | "https")).then_some(location);
         }
         let parts = location.into_parts();
         let (scheme, authority) = (self.uri.scheme()?.clone(), self.uri.authority()?.clone());
@@ -253,7 +258,7 @@ impl WhepClient {
 
     /// Returns true if the URL is one of this server.
     fn is_here(&self, uri: &Uri) -> bool {
-        uri.authority() == self.uri.authority()
+        uri.scheme() == self.uri.scheme() && uri.authority() == self.uri.authority()
     }
 
     /// Goes to the endpoint that the server names.
@@ -301,7 +306,15 @@ impl WhepClient {
                 TcpStream::connect_timeout(&self.server, left).map_err(WebrtcError::io("connect"))?
             }
         };
-        let (stream, http) = split(stream).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+        let channel = match self.uri.scheme_str() {
+            Some("https") => {
+                stream.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+                let host = bare(self.uri.host().unwrap_or_default());
+                HttpChannel::Tls(Box::new(secure(stream, host, deadline, &canceled)?))
+            }
+            _ => HttpChannel::Plain(stream),
+        };
+        let (stream, http) = split(channel).map_err(WebrtcError::io("set O_NONBLOCK"))?;
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         let host = authority.rsplit('@').next().unwrap_or(authority);
         let mut request = Request::builder().method(method).uri(path).header(HOST, host).header(ACCEPT, SDP);

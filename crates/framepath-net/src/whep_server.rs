@@ -24,7 +24,7 @@ use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
-use crate::http_io::{drive, split, text_of};
+use crate::http_io::{HttpChannel, drive, split, text_of};
 use crate::lock::lock;
 use crate::page::{self, PageFile, page_file};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingClaim, ProvenRequest};
@@ -142,7 +142,7 @@ impl WhepServer {
 /// Serves the requests of one connection.
 fn serve(stream: TcpStream, commands: &Commands) {
     let (Ok(local), Ok(remote)) = (stream.local_addr(), stream.peer_addr()) else { return };
-    let Ok((stream, http)) = split(stream) else { return };
+    let Ok((stream, http)) = split(HttpChannel::Plain(stream)) else { return };
     let service = service_fn(|request| async move {
         // An IPv4 address also where the listener has all addresses of both kinds, `[::]`.
         let [local, remote] = [local, remote].map(|address| address.ip().to_canonical());

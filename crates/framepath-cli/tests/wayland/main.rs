@@ -2,15 +2,17 @@
 //! The sources `wayland` and `screen` with a compositor without a screen (sway), which runs as an ordinary user.
 
 mod compositor;
+mod wlroots;
 
 use std::io::Read;
 use std::os::unix::net::UnixListener;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use compositor::{HEIGHT, Sway, WIDTH};
 use framepath_os::process::children;
 use framepath_testkit::harness::Tested;
 use framepath_testkit::{CommandOutput, framepath, wait, within_deadline};
+use wlroots::Wlroots;
 
 framepath_testkit::tests! {
     frames_have_the_pixels_of_the_output_and_copy_none,
@@ -23,6 +25,7 @@ framepath_testkit::tests! {
     signals_end_every_wait,
     a_compositor_that_cannot_be_used_is_an_error,
     the_screen_of_the_session_is_found,
+    a_compositor_with_the_newer_protocol_is_captured,
 }
 
 const SIGINT: i32 = 2;
@@ -43,8 +46,12 @@ struct Captured(Child);
 
 impl Captured {
     fn start(sway: &Sway, source: &str) -> Captured {
+        Captured::offered(source, |command| sway.offer(command))
+    }
+
+    fn offered(source: &str, offer: impl FnOnce(&mut Command)) -> Captured {
         let mut command = framepath(&["run", "--quiet", &format!("{source} ! raw -")]);
-        sway.offer(&mut command);
+        offer(&mut command);
         Captured(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
     }
 
@@ -238,4 +245,41 @@ fn the_screen_of_the_session_is_found() -> Tested {
         assert_eq!(captured.next_colour((WIDTH, HEIGHT)), Some(BLUE));
         captured.ended(0);
     })
+}
+
+fn a_compositor_with_the_newer_protocol_is_captured() -> Tested {
+    let mut wlroots = Wlroots::start()?;
+    within_deadline(move || {
+        let whole = (WIDTH, HEIGHT);
+        let mut captured = Captured::offered("wayland", |command| wlroots.offer(command));
+        assert_eq!(captured.next_colour(whole), Some(BLUE));
+        // Each change has its frame, and there are no others.
+        for colour in [RED, GREEN, BLUE] {
+            wlroots.paint(colour);
+            assert_eq!(captured.next_colour(whole), Some(colour));
+        }
+        let region = "wayland region=10x20+30+40 cursor=no";
+        let mut part = Captured::offered(region, |command| wlroots.offer(command));
+        assert_eq!(part.next_colour((10, 20)), Some(BLUE));
+        wlroots.paint(RED);
+        assert_eq!(part.next_colour((10, 20)), Some(RED));
+        assert_eq!(captured.next_colour(whole), Some(RED));
+        for run in [part, captured] {
+            children::signal(&run.0, SIGINT).unwrap();
+            assert_eq!(run.ended(130).1, 0, "frames without a change");
+        }
+        // A new size: frames with it follow, and a file of one size ends.
+        let mut sized = Captured::offered("wayland", |command| wlroots.offer(command));
+        assert_eq!(sized.next_colour(whole), Some(RED));
+        wlroots.resize((160, 90));
+        sized.ended(1).0.prints("160x90");
+        let mut small = Captured::offered("wayland frames=1", |command| wlroots.offer(command));
+        assert_eq!(small.next_colour((160, 90)), Some(RED));
+        small.ended(0);
+        let mut captured = Captured::offered("wayland", |command| wlroots.offer(command));
+        assert_eq!(captured.next_colour((160, 90)), Some(RED));
+        drop(wlroots);
+        captured.ended(1).0.prints("the connection to the compositor is lost");
+    });
+    Ok(())
 }

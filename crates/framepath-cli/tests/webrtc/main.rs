@@ -6,6 +6,7 @@ mod browser;
 mod chromium;
 mod clip;
 mod encoders;
+mod https;
 mod ledgers;
 mod losses;
 mod namespace;
@@ -47,6 +48,7 @@ framepath_testkit::tests!(
     viewers::an_interrupted_viewer_ends,
     viewers::a_slow_display_shows_the_newest_frames,
     viewers::a_slow_path_with_a_backlog_drops_up_to_a_keyframe,
+    https::a_server_with_a_certificate_is_trusted_and_others_are_not,
     refusals::a_viewer_without_the_token_is_refused,
     refusals::two_hundred_half_open_connections_cost_a_viewer_no_frame,
     refusals::a_server_that_answers_500_or_nothing_is_an_error,

@@ -168,13 +168,16 @@ pub fn wrong_arguments_are_errors_that_say_what_is_right() {
             format!("file {clip} ! send whip=http://127.0.0.1:1/whip"),
             "connect to 127.0.0.1:1: Connection refused",
         ),
-        (format!("file {clip} ! send whip=https://127.0.0.1/whip"), "https:// is not supported"),
+        (
+            format!("file {clip} ! send whip=https://127.0.0.1:1/whip"),
+            "connect to 127.0.0.1:1: Connection refused",
+        ),
+        (format!("file {clip} ! send whip=ftp://127.0.0.1/whip"), "the scheme is not supported"),
         (
             format!("file {clip} ! send whip=http://127.0.0.1:1/whip wait=1"),
             "wait= is for viewers that connect to this program; remove it, or whip=",
         ),
         ("recv 127.0.0.1 ! null".to_owned(), "expected http://HOST:PORT/PATH"),
-        ("recv https://127.0.0.1/whep ! null".to_owned(), "https:// is not supported; expected http://"),
         ("recv http://127.0.0.1:1/whep ! null".to_owned(), "connect to 127.0.0.1:1: Connection refused"),
     ] {
         let output = run(&["run", &path]).ended(1);

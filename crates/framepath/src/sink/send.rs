@@ -38,7 +38,7 @@ static DEFINITION: Definition = Definition::sink(
     ),
     Arg::option(
         "whip",
-        ValueKind::Text("http://HOST:PORT/PATH"),
+        ValueKind::Text("https://HOST/PATH or http://HOST:PORT/PATH"),
         DefaultValue::Unset("none: viewers connect to this program"),
         "publish to this WHIP server, which has the viewers; token= is its bearer token",
     ),

@@ -6,6 +6,8 @@ mod capture;
 #[cfg(feature = "wayland")]
 mod compositor;
 #[cfg(feature = "wayland")]
+mod image_copy;
+#[cfg(feature = "wayland")]
 mod images;
 
 use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
@@ -17,7 +19,7 @@ use crate::source::{Source, frames};
 
 static DEFINITION: Definition = Definition::source(
     "wayland",
-    "frames of a Wayland compositor's output, one for each change (wlr-screencopy: sway and others)",
+    "frames of a Wayland compositor's output, one for each change (sway, COSMIC and others)",
 )
 .args(&[
     Arg {

@@ -200,7 +200,8 @@ fn by_whip(ends: &Ends<'_>) -> [Vec<String>; 2] {
         true => (serve, Vec::new()),
         false => (
             format!(
-                "ip link set lo up; ip address add {WHIP_ADDRESS}/32 dev lo; echo $$ >{folder}/pid; {serve}"
+                "ip link set lo up; ip link add lab0 type veth peer name lab1; ip link set lab0 up; ip link set lab1 up; \
+                 ip address add {WHIP_ADDRESS}/24 dev lab0; echo $$ >{folder}/pid; {serve}"
             ),
             vec!["unshare", "--net"],
         ),

@@ -171,7 +171,8 @@ impl Kms {
         if !drawn.map_err(StageError::io("wait for the picture on the screen"))? {
             return Ok(None);
         }
-        let time_us = (refresh.at_ns - *self.first_ns.get_or_insert(refresh.at_ns)) / 1000;
+        let first_ns = *self.first_ns.get_or_insert(refresh.at_ns);
+        let time_us = refresh.at_ns.saturating_sub(first_ns) / 1000;
         let meta = FrameMeta {
             seq: self.next_seq,
             birth_ns,

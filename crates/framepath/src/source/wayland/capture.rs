@@ -8,7 +8,6 @@ use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
-use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_frame_v1::ZwlrScreencopyFrameV1;
 
 use super::WaylandOptions;
 use super::compositor::{ChosenOutput, Compositor, CopyEvents, CopyState};
@@ -69,16 +68,6 @@ enum Captured {
     Ended,
 }
 
-/// Copy that the compositor was asked for. Dropping it cancels the copy: the compositor handles requests in order, so it no longer
-/// writes the buffer when it has done a later one.
-struct Copy(ZwlrScreencopyFrameV1);
-
-impl Drop for Copy {
-    fn drop(&mut self) {
-        self.0.destroy();
-    }
-}
-
 impl Wayland {
     /// Connects to the compositor and prepares the capture. `notes` receives the lines for the user.
     pub(super) fn open(options: &WaylandOptions, notes: Notes) -> Result<Wayland, StageError> {
@@ -88,7 +77,7 @@ impl Wayland {
         if options.output.is_none() && names.len() > 1 {
             notes.add(format!("wayland: captures {} of {}", output.name, names.join(", ")));
         }
-        let copy = Copy(compositor.begin_copy(&output, options.screen.cursor)?);
+        let copy = compositor.begin_copy(&output, options.screen.cursor, true)?;
         compositor.wait_for(|state| state.copy_state() != CopyState::Asked)?;
         let images = images(&compositor, options.screen.pool)?;
         drop(copy);
@@ -127,7 +116,7 @@ impl Wayland {
             }
             stop::sleep_unless(self.ticks.earliest_ns(), || out.has_request());
         }
-        let copy = Copy(self.compositor.begin_copy(&self.output, self.shows_pointer)?);
+        let copy = self.compositor.begin_copy(&self.output, self.shows_pointer, self.whole)?;
         self.compositor.wait_for(|state| state.copy_state() != CopyState::Asked)?;
         let form = self.compositor.copy().and_then(|copy| copy.form);
         if form.is_some_and(|form| form != self.images.form) {
@@ -149,12 +138,9 @@ impl Wayland {
         let buffer = self.images.buffer(slot.number());
         // A compositor of the wlroots family answers the first wait for a change at once, with all pixels: without it, the second frame
         // would be the first one again. Others may wait.
-        let is_first = std::mem::take(&mut self.is_first);
+        let is_first = std::mem::take(&mut self.is_first) && copy.may_begin_by_waiting();
         let until_ns = if is_first { now_ns() + FIRST_CHANGE_NS } else { u64::MAX };
-        match self.whole && !is_first {
-            true => copy.0.copy(buffer),
-            false => copy.0.copy_with_damage(buffer),
-        }
+        copy.start(buffer, &self.images.form, self.whole && !is_first);
         // Idle outputs have no changes for any time.
         while self.compositor.copy().is_some_and(|copy| copy.state == CopyState::Waiting) {
             if signal::interrupted() {

@@ -18,11 +18,15 @@ use wayland_client::protocol::wl_registry::{self, WlRegistry};
 use wayland_client::protocol::wl_shm::{Format, WlShm};
 use wayland_client::protocol::wl_shm_pool::WlShmPool;
 use wayland_client::{Connection, Dispatch, EventQueue, Proxy, QueueHandle, WEnum, delegate_noop};
+use wayland_protocols::ext::image_capture_source::v1::client::ext_output_image_capture_source_manager_v1::ExtOutputImageCaptureSourceManagerV1;
+use wayland_protocols::ext::image_copy_capture::v1::client::ext_image_copy_capture_frame_v1::ExtImageCopyCaptureFrameV1;
+use wayland_protocols::ext::image_copy_capture::v1::client::ext_image_copy_capture_manager_v1::ExtImageCopyCaptureManagerV1;
 use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_frame_v1::{
     self, Flags, ZwlrScreencopyFrameV1,
 };
 use wayland_protocols_wlr::screencopy::v1::client::zwlr_screencopy_manager_v1::ZwlrScreencopyManagerV1;
 
+use super::image_copy::{ImageCopySession, ImageCopyState};
 use crate::error::StageError;
 
 /// Time limit for the compositor's answer to a request.
@@ -66,6 +70,16 @@ pub(super) struct CopyEvents {
     pub(super) is_upside_down: bool,
 }
 
+impl CopyEvents {
+    /// Adds a changed rectangle: x, y, width and height.
+    pub(super) fn add_damage(&mut self, rectangle: [u32; 4]) {
+        if self.damage.len() == MOST_RECTANGLES {
+            self.damage = vec![[0, 0, u32::MAX, u32::MAX]];
+        }
+        self.damage.push(rectangle);
+    }
+}
+
 /// Output of the compositor.
 struct Output {
     /// Number of the global.
@@ -79,13 +93,52 @@ struct Output {
 #[derive(Default)]
 pub(super) struct CompositorState {
     shm: Option<WlShm>,
-    manager: Option<ZwlrScreencopyManagerV1>,
+    /// The two protocols for copies.
+    screencopy: Option<ZwlrScreencopyManagerV1>,
+    pub(super) image_copy: ImageCopyState,
     outputs: Vec<Output>,
     /// Number of the last answered request of [`Compositor::settle`].
     answered: u32,
     /// Number of the present copy: events of earlier ones do not count.
     copy_number: u32,
     copy: Option<CopyEvents>,
+}
+
+/// Copy that the compositor was asked for. Dropping it cancels the copy: the compositor handles requests in order, so it no longer
+/// writes the buffer when it has done a later one.
+pub(super) enum PendingCopy {
+    Screencopy(ZwlrScreencopyFrameV1),
+    ImageCopy(ExtImageCopyCaptureFrameV1),
+}
+
+impl PendingCopy {
+    /// Has the compositor copy the output into `buffer`: `at_once`, or at its next change.
+    pub(super) fn start(&self, buffer: &WlBuffer, form: &CopyForm, at_once: bool) {
+        match self {
+            PendingCopy::Screencopy(copy) if at_once => copy.copy(buffer),
+            PendingCopy::Screencopy(copy) => copy.copy_with_damage(buffer),
+            PendingCopy::ImageCopy(copy) => {
+                copy.attach_buffer(buffer);
+                // The slot has an older picture or none, so that all of it is to be written. The layout has checked the sizes.
+                copy.damage_buffer(0, 0, form.width as i32, form.height as i32);
+                copy.capture();
+            }
+        }
+    }
+
+    /// Returns true if the first wait for a change may be answered at once.
+    pub(super) fn may_begin_by_waiting(&self) -> bool {
+        matches!(self, PendingCopy::Screencopy(_))
+    }
+}
+
+impl Drop for PendingCopy {
+    fn drop(&mut self) {
+        match self {
+            PendingCopy::Screencopy(copy) => copy.destroy(),
+            PendingCopy::ImageCopy(copy) => copy.destroy(),
+        }
+    }
 }
 
 /// Connection to a compositor.
@@ -95,6 +148,7 @@ pub(super) struct Compositor {
     handle: QueueHandle<CompositorState>,
     state: CompositorState,
     asked: u32,
+    session: Option<ImageCopySession>,
 }
 
 /// Output that is captured.
@@ -117,14 +171,14 @@ impl Compositor {
         let handle = queue.handle();
         connection.display().get_registry(&handle, ());
         let state = CompositorState::default();
-        let mut compositor = Compositor { connection, queue, handle, state, asked: 0 };
+        let mut compositor = Compositor { connection, queue, handle, state, asked: 0, session: None };
         // The list of objects, and then what the outputs tell.
         compositor.settle()?;
         compositor.settle()?;
-        if compositor.state.manager.is_none() {
+        if compositor.state.screencopy.is_none() && !compositor.state.image_copy.is_offered() {
             return Err(StageError::Screen(
-                "the compositor cannot copy its screen for other programs: it has no wlr-screencopy 3 (sway, labwc, Hyprland and river \
-                 have it)"
+                "the compositor cannot copy its screen for other programs: it has neither ext-image-copy-capture nor wlr-screencopy 3 \
+                 (sway, labwc, Hyprland, river and COSMIC have one of them)"
                     .to_owned(),
             ));
         }
@@ -177,23 +231,40 @@ impl Compositor {
         &self.handle
     }
 
-    /// Begins a copy of an output.
+    /// Begins a copy of an output. It will be done `at_once`, or at the output's next change.
+    ///
+    /// # Errors
+    /// The compositor no longer offers copies.
     pub(super) fn begin_copy(
         &mut self,
         output: &ChosenOutput,
         with_pointer: bool,
-    ) -> Result<ZwlrScreencopyFrameV1, StageError> {
-        let missing = || StageError::Screen("the compositor's wlr-screencopy is gone".to_owned());
-        let manager = self.state.manager.as_ref().ok_or_else(missing)?;
+        at_once: bool,
+    ) -> Result<PendingCopy, StageError> {
         self.state.copy_number = self.state.copy_number.wrapping_add(1);
-        self.state.copy = Some(CopyEvents {
-            state: CopyState::Asked,
-            form: None,
+        let number = self.state.copy_number;
+        let new = |form: Option<CopyForm>| CopyEvents {
+            state: if form.is_some() { CopyState::Waiting } else { CopyState::Asked },
+            form,
             damage: Vec::new(),
             is_upside_down: false,
-        });
-        let (pointer, output, number) = (i32::from(with_pointer), &output.proxy, self.state.copy_number);
-        Ok(manager.capture_output(pointer, output, &self.handle, number))
+        };
+        if self.state.image_copy.is_offered() {
+            // Only the first copy of a session does not wait for a change.
+            if at_once || self.session.is_none() {
+                self.session = None;
+                self.session = self.state.image_copy.open(&output.proxy, with_pointer, &self.handle);
+            }
+            if let Some(session) = &self.session {
+                self.state.copy = Some(new(self.state.image_copy.form()));
+                return Ok(PendingCopy::ImageCopy(session.begin_copy(&self.handle, number)));
+            }
+        }
+        let missing = || StageError::Screen("the compositor no longer copies its screen".to_owned());
+        let manager = self.state.screencopy.as_ref().ok_or_else(missing)?;
+        self.state.copy = Some(new(None));
+        let (pointer, output) = (i32::from(with_pointer), &output.proxy);
+        Ok(PendingCopy::Screencopy(manager.capture_output(pointer, output, &self.handle, number)))
     }
 
     /// Returns what is known of the present copy.
@@ -291,6 +362,23 @@ fn connection() -> Result<Connection, StageError> {
 }
 
 impl CompositorState {
+    /// Returns the events of the present copy, if `number` is its number.
+    pub(super) fn copy_with(&mut self, number: u32) -> Option<&mut CopyEvents> {
+        self.copy.as_mut().filter(|_| self.copy_number == number)
+    }
+
+    /// Tells the present copy the form of its buffer, if it waits for that.
+    pub(super) fn set_form(&mut self, form: CopyForm) {
+        if let Some(copy) = self.copy.as_mut().filter(|copy| copy.state == CopyState::Asked) {
+            (copy.form, copy.state) = (Some(form), CopyState::Waiting);
+        }
+    }
+
+    /// Lets the present copy fail.
+    pub(super) fn fail_copy(&mut self) {
+        self.copy.iter_mut().for_each(|copy| copy.state = CopyState::Failed);
+    }
+
     pub(super) fn copy_state(&self) -> CopyState {
         self.copy.as_ref().map_or(CopyState::Failed, |copy| copy.state)
     }
@@ -314,7 +402,11 @@ impl Dispatch<WlRegistry, ()> for CompositorState {
                 if interface == WlShm::interface().name {
                     state.shm = Some(registry.bind(name, 1, handle, ()));
                 } else if interface == ZwlrScreencopyManagerV1::interface().name && version >= COPIES {
-                    state.manager = Some(registry.bind(name, COPIES, handle, ()));
+                    state.screencopy = Some(registry.bind(name, COPIES, handle, ()));
+                } else if interface == ExtImageCopyCaptureManagerV1::interface().name {
+                    state.image_copy.copies = Some(registry.bind(name, 1, handle, ()));
+                } else if interface == ExtOutputImageCaptureSourceManagerV1::interface().name {
+                    state.image_copy.sources = Some(registry.bind(name, 1, handle, ()));
                 } else if interface == WlOutput::interface().name {
                     let proxy = registry.bind(name, version.min(NAMED), handle, name);
                     state.outputs.push(Output { global: name, proxy, name: None });
@@ -366,7 +458,7 @@ impl Dispatch<ZwlrScreencopyFrameV1, u32> for CompositorState {
         _: &Connection,
         _: &QueueHandle<CompositorState>,
     ) {
-        let Some(copy) = state.copy.as_mut().filter(|_| state.copy_number == *number) else { return };
+        let Some(copy) = state.copy_with(*number) else { return };
         match event {
             zwlr_screencopy_frame_v1::Event::Buffer {
                 format: WEnum::Value(format),
@@ -381,10 +473,7 @@ impl Dispatch<ZwlrScreencopyFrameV1, u32> for CompositorState {
                 copy.is_upside_down = flags.contains(Flags::YInvert);
             }
             zwlr_screencopy_frame_v1::Event::Damage { x, y, width, height } => {
-                if copy.damage.len() == MOST_RECTANGLES {
-                    copy.damage = vec![[0, 0, u32::MAX, u32::MAX]];
-                }
-                copy.damage.push([x, y, width, height]);
+                copy.add_damage([x, y, width, height]);
             }
             zwlr_screencopy_frame_v1::Event::Ready { .. } => copy.state = CopyState::Done,
             zwlr_screencopy_frame_v1::Event::Failed => copy.state = CopyState::Failed,

@@ -78,18 +78,23 @@ impl Drop for WaylandImages {
     }
 }
 
+/// Returns the pixel format of a format of wl_shm; `None` if it is not supported.
+pub(super) fn pixel_format(format: Format) -> Option<PixelFormat> {
+    match format {
+        Format::Xrgb8888 | Format::Argb8888 => Some(PixelFormat::Bgr0),
+        Format::Xbgr8888 | Format::Abgr8888 => Some(PixelFormat::Rgba),
+        _ => None,
+    }
+}
+
 /// Returns the layout of pictures of this form.
 fn layout(form: CopyForm) -> Result<Layout, StageError> {
     let CopyForm { format, width, height, stride } = form;
-    let pixels = match format {
-        Format::Xrgb8888 | Format::Argb8888 => PixelFormat::Bgr0,
-        Format::Xbgr8888 | Format::Abgr8888 => PixelFormat::Rgba,
-        other => {
-            return Err(StageError::Screen(format!(
-                "the compositor's pictures are {other:?}; supported: Xrgb8888, Argb8888, Xbgr8888, Abgr8888"
-            )));
-        }
-    };
+    let pixels = pixel_format(format).ok_or_else(|| {
+        StageError::Screen(format!(
+            "the compositor's pictures are {format:?}; supported: Xrgb8888, Argb8888, Xbgr8888, Abgr8888"
+        ))
+    })?;
     let layout = Layout::packed(pixels, width, height)
         .map_err(|error| StageError::Screen(format!("the compositor's picture: {error}")))?;
     let packed = layout.size / layout.height.max(1) as usize;
