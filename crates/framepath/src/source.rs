@@ -14,6 +14,8 @@ mod refill;
 pub(crate) mod screen;
 #[cfg(any(feature = "kms", feature = "wayland", feature = "x11"))]
 mod screen_area;
+#[cfg(any(feature = "kms", feature = "portal", feature = "wayland", feature = "x11"))]
+mod screen_numbers;
 mod screen_options;
 #[cfg(any(feature = "kms", feature = "portal", feature = "wayland", feature = "x11"))]
 mod screen_ticks;

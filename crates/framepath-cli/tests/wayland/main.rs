@@ -26,6 +26,7 @@ framepath_testkit::tests! {
     a_compositor_that_cannot_be_used_is_an_error,
     the_screen_of_the_session_is_found,
     a_compositor_with_the_newer_protocol_is_captured,
+    an_output_that_is_switched_off_is_waited_for,
 }
 
 const SIGINT: i32 = 2;
@@ -280,6 +281,23 @@ fn a_compositor_with_the_newer_protocol_is_captured() -> Tested {
         assert_eq!(captured.next_colour((160, 90)), Some(RED));
         drop(wlroots);
         captured.ended(1).0.prints("the connection to the compositor is lost");
+    });
+    Ok(())
+}
+
+fn an_output_that_is_switched_off_is_waited_for() -> Tested {
+    let mut wlroots = Wlroots::start()?;
+    within_deadline(move || {
+        let mut captured = Captured::offered("wayland", |command| wlroots.offer(command));
+        assert_eq!(captured.next_colour((WIDTH, HEIGHT)), Some(BLUE));
+        wlroots.switch_off();
+        wlroots.paint(RED);
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        wlroots.resize((WIDTH, HEIGHT));
+        // A frame that was asked for before may still have the older colour.
+        captured.until_colour(RED);
+        children::signal(&captured.0, SIGINT).unwrap();
+        captured.ended(130);
     });
     Ok(())
 }

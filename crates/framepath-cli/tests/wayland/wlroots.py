@@ -3,8 +3,8 @@
 
     wlroots.py LIBRARIES SOCKET
 
-Has one output of one colour. Standard input has commands, one per line: `colour RED GREEN BLUE` from 0 to 1, and `size WIDTH HEIGHT`. Ends with
-standard input. Prints `ready` when it listens.
+Has one output of one colour. Standard input has commands, one per line: `colour RED GREEN BLUE` from 0 to 1, `size WIDTH HEIGHT`, and `off`, until
+the next `size`. Ends with standard input. Prints `ready` when it listens.
 """
 
 import ctypes
@@ -58,11 +58,12 @@ shown = make("wlr_scene_output_create", scene, output)
 state = ctypes.create_string_buffer(STATE_BYTES)
 
 
-def configure(width, height):
-    """Switches the output on, with this size."""
+def configure(size):
+    """Switches the output on, with this size, or off if there is none."""
     function("wlr_output_state_init", None, c_void_p)(state)
-    function("wlr_output_state_set_enabled", None, c_void_p, c_bool)(state, True)
-    function("wlr_output_state_set_custom_mode", None, c_void_p, c_int, c_int, c_int)(state, width, height, 60000)
+    function("wlr_output_state_set_enabled", None, c_void_p, c_bool)(state, bool(size))
+    if size:
+        function("wlr_output_state_set_custom_mode", None, c_void_p, c_int, c_int, c_int)(state, *size, 60000)
     assert function("wlr_output_commit_state", c_bool, c_void_p, c_void_p)(output, state)
     function("wlr_output_state_finish", None, c_void_p)(state)
 
@@ -78,7 +79,9 @@ def command(descriptor, _mask, _data):
     lines = os.read(descriptor, 4096).decode().splitlines()
     for words in map(str.split, lines):
         if words[0] == "size":
-            configure(int(words[1]), int(words[2]))
+            configure([int(words[1]), int(words[2])])
+        elif words[0] == "off":
+            configure(None)
         else:
             colour[:3] = [float(word) for word in words[1:]]
             function("wlr_scene_rect_set_color", None, c_void_p, c_void_p)(background, colour)
@@ -87,7 +90,7 @@ def command(descriptor, _mask, _data):
     return 0
 
 
-configure(*SIZE)
+configure(SIZE)
 function("wl_display_add_socket", c_int, c_void_p, c_char_p)(display, SOCKET.encode())
 timer = make("wl_event_loop_add_timer", loop, ctypes.cast(show, c_void_p).value, None)
 show(None)

@@ -54,12 +54,22 @@ impl Wlroots {
     /// Gives the output a colour.
     pub fn paint(&mut self, colour: [u8; 3]) {
         let [red, green, blue] = colour.map(|part| f64::from(part) / 255.0);
-        writeln!(self.commands, "colour {red} {green} {blue}").unwrap();
+        self.command(&format!("colour {red} {green} {blue}\n"));
     }
 
-    /// Gives the output a size.
+    /// Switches the output off.
+    pub fn switch_off(&mut self) {
+        self.command("off\n");
+    }
+
+    /// Gives the output a size, and switches it on.
     pub fn resize(&mut self, (width, height): (u32, u32)) {
-        writeln!(self.commands, "size {width} {height}").unwrap();
+        self.command(&format!("size {width} {height}\n"));
+    }
+
+    /// Sends a line, by one write: the compositor takes what one read gives it.
+    fn command(&mut self, line: &str) {
+        self.commands.write_all(line.as_bytes()).unwrap();
     }
 }
 

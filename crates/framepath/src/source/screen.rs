@@ -32,7 +32,10 @@ enum ScreenInterface {
 
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {
-        let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let set = |name| {
+            let value = std::env::var_os(name).filter(|value| !value.is_empty())?;
+            Some(value.to_string_lossy().into_owned())
+        };
         let (display, compositor) = (set("DISPLAY"), set("WAYLAND_DISPLAY"));
         let screen = ScreenOptions::of(hop);
         match interface(display.as_deref(), compositor.as_deref(), portal_reason, kms::first_card)? {

@@ -3,6 +3,8 @@
 
 use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
 
+use crate::request::{Answered, Request};
+
 /// The option `rate`.
 pub(super) const RATE: Arg = Arg::option(
     "rate",
@@ -56,4 +58,16 @@ impl ScreenOptions {
             pool: if has("pool") { hop.count("pool") as u32 } else { 0 },
         }
     }
+}
+
+/// Answers a request to a source whose frames come with changes. Sets `wants_frame` if the request needs a frame even if nothing changes: that for a
+/// keyframe, and the end of a congestion in which the last change was dropped.
+#[cfg_attr(not(any(feature = "portal", feature = "wayland", feature = "x11")), allow(dead_code))]
+pub(super) fn answer(request: &Request, wants_frame: &mut bool) -> Answered {
+    match request {
+        Request::Keyframe | Request::Congested(false) => *wants_frame = true,
+        Request::Flush => {}
+        _ => return Answered::PassOn,
+    }
+    Answered::Done
 }

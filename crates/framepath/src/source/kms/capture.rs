@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use framepath_model::format::Layout;
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::memory::pool::Frame;
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
@@ -22,11 +22,9 @@ use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
 use crate::source::screen_area::ScreenArea;
+use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
 use crate::source::screen_ticks::ScreenTicks;
 use crate::source::test::rate_of;
-
-/// Seconds in a tick of the frames' times.
-const TIME_BASE: Rational = Rational::new(1, 1_000_000);
 
 /// The `kms` source. A frame's birth is the time of the refresh, by the kernel.
 pub(super) struct Kms {
@@ -41,7 +39,7 @@ pub(super) struct Kms {
     is_asked: bool,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
-    next_seq: u64,
+    numbers: ScreenNumbers,
     clock: RefreshClock,
     /// What the last refresh has shown; `None` before the first, and while the screen is off.
     before: Option<Committed>,
@@ -49,8 +47,6 @@ pub(super) struct Kms {
     wants_each: bool,
     missed: u64,
     notes: Notes,
-    /// Time of the first frame, CLOCK_MONOTONIC nanoseconds; `None` before.
-    first_ns: Option<u64>,
 }
 
 /// Outcome of a wait for a refresh.
@@ -95,13 +91,12 @@ impl Kms {
             info: StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) },
             is_asked: false,
             left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
-            next_seq: 0,
+            numbers: ScreenNumbers::default(),
             clock,
             before: None,
             wants_each: rate <= 0.0,
             missed: 0,
             notes,
-            first_ns: None,
         })
     }
 
@@ -138,8 +133,8 @@ impl Kms {
             let Some(refresh) = self.card.take_refresh()? else { continue };
             self.is_asked = false;
             let passed = self.clock.add(refresh);
-            if self.wants_each && self.first_ns.is_some() {
-                self.next_seq += u64::from(passed);
+            if self.wants_each && self.numbers.has_begun() {
+                self.numbers.leave_out(passed);
                 self.missed += u64::from(passed);
             }
             if passed > 0 {
@@ -171,20 +166,12 @@ impl Kms {
         if !drawn.map_err(StageError::io("wait for the picture on the screen"))? {
             return Ok(None);
         }
-        let first_ns = *self.first_ns.get_or_insert(refresh.at_ns);
-        let time_us = refresh.at_ns.saturating_sub(first_ns) / 1000;
-        let meta = FrameMeta {
-            seq: self.next_seq,
-            birth_ns,
-            pts: i64::try_from(time_us).ok(),
-            ..FrameMeta::default()
-        };
+        let meta = self.numbers.next(refresh.at_ns, birth_ns);
         let frame = buffer.frame(&layout, meta)?;
         match &frame {
             Some(_) => self.ticks.take(refresh.at_ns),
             None => self.missed += u64::from(self.wants_each),
         }
-        self.next_seq += 1;
         Ok(frame)
     }
 

@@ -2,7 +2,7 @@
 //! Frames of a screen to which the portal gives access: copies each new picture, and keeps the rate.
 
 use framepath_model::format::Layout;
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::display::pipewire_screen::{PipewireScreen, ScreenState};
 use framepath_os::display::screen_pool::ScreenPool;
 use framepath_os::memory::pool::Frame;
@@ -18,11 +18,10 @@ use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
+use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
 use crate::source::test::rate_of;
-
-/// Seconds in a tick of the frames' times.
-const TIME_BASE: Rational = Rational::new(1, 1_000_000);
 
 /// The `portal` source. A frame's birth is the time when this process learned of its picture.
 pub(super) struct Portal {
@@ -39,17 +38,9 @@ pub(super) struct Portal {
     wants_frame: bool,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
-    numbers: FrameNumbers,
+    numbers: ScreenNumbers,
     notes: Notes,
     _access: PortalAccess,
-}
-
-/// Numbers and times of the frames.
-#[derive(Default)]
-struct FrameNumbers {
-    next_seq: u64,
-    /// CLOCK_MONOTONIC time of the first frame, nanoseconds; `None` before.
-    first_ns: Option<u64>,
 }
 
 fn failed(error: std::io::Error) -> StageError {
@@ -103,7 +94,7 @@ impl Portal {
             last: None,
             wants_frame: false,
             left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
-            numbers: FrameNumbers::default(),
+            numbers: ScreenNumbers::default(),
             notes,
             _access: access,
         })
@@ -149,7 +140,7 @@ impl Portal {
                 // The other side can use its memory again.
                 drop(picture);
                 self.ticks.take(now);
-                let meta = self.numbers.meta(now, birth_ns);
+                let meta = self.numbers.next(now, birth_ns);
                 let frame = slot.freeze(&self.layout, meta, None)?;
                 self.last = Some(frame.share());
                 self.wants_frame = false;
@@ -160,7 +151,7 @@ impl Portal {
                 let now = now_ns();
                 let birth_ns = out.recorder().captured(now, now);
                 slot.write(0, &last.plane(0).to_vec());
-                let frame = slot.freeze(&self.layout, self.numbers.meta(now, birth_ns), None)?;
+                let frame = slot.freeze(&self.layout, self.numbers.next(now, birth_ns), None)?;
                 return Ok((Some(frame), false));
             }
             drop(slot);
@@ -170,29 +161,13 @@ impl Portal {
     }
 }
 
-impl FrameNumbers {
-    /// Returns the data of the next frame, of a picture that was learned of at `now_ns`.
-    fn meta(&mut self, now_ns: u64, birth_ns: u64) -> FrameMeta {
-        let time_us = (now_ns - *self.first_ns.get_or_insert(now_ns)) / 1000;
-        let seq = self.next_seq;
-        self.next_seq += 1;
-        FrameMeta { seq, birth_ns, pts: i64::try_from(time_us).ok(), ..FrameMeta::default() }
-    }
-}
-
 impl Source for Portal {
     fn info(&self) -> StreamInfo {
         self.info
     }
 
-    /// A keyframe needs a frame, even if nothing changes; and so does the end of a congestion in which the last change was dropped.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
-        match request {
-            Request::Keyframe | Request::Congested(false) => self.wants_frame = true,
-            Request::Flush => {}
-            _ => return Ok(Answered::PassOn),
-        }
-        Ok(Answered::Done)
+        Ok(answer(request, &mut self.wants_frame))
     }
 
     fn is_live(&self) -> bool {

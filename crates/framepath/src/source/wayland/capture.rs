@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
 
 use super::WaylandOptions;
-use super::compositor::{ChosenOutput, Compositor, CopyEvents, CopyState};
+use super::compositor::{ChosenOutput, Compositor, CopyEvents, CopyState, PATIENCE};
 use super::images::WaylandImages;
 use crate::device::SLICE;
 use crate::error::StageError;
@@ -20,15 +20,16 @@ use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
 use crate::source::screen_area::ScreenArea;
+use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
 use crate::source::test::rate_of;
 
-/// Seconds in a tick of the frames' times.
-const TIME_BASE: Rational = Rational::new(1, 1_000_000);
-/// Longest wait for the first copy, if it waits for a change, nanoseconds.
-const FIRST_CHANGE_NS: u64 = 100_000_000;
-/// Maximum number of copies in a row that fail. A copy fails when the output's size or mode has changed since it was asked for.
-const MOST_FAILURES: u32 = 20;
+/// Longest wait for the first copy, if it waits for a change.
+const FIRST_CHANGE: Duration = Duration::from_millis(100);
+/// Time from a copy that has failed to the next one. A copy fails when the output's size or mode has changed since it was asked for, and while
+/// the output is switched off.
+const FAILED_PAUSE: Duration = Duration::from_millis(20);
 
 /// The `wayland` source. A frame's birth is the time when this process learned that the compositor has copied it.
 pub(super) struct Wayland {
@@ -49,11 +50,11 @@ pub(super) struct Wayland {
     whole: bool,
     /// True before the first copy.
     is_first: bool,
+    /// Time since which all copies have failed, CLOCK_MONOTONIC nanoseconds; `None` if the last one has not.
+    failing_since_ns: Option<u64>,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
-    next_seq: u64,
-    /// CLOCK_MONOTONIC time of the first frame, nanoseconds; `None` before.
-    first_ns: Option<u64>,
+    numbers: ScreenNumbers,
     notes: Notes,
 }
 
@@ -62,7 +63,9 @@ enum Captured {
     Frame(Item),
     /// Only pixels outside of the region have changed.
     Unchanged,
-    /// A request waits for the thread, or a copy has failed and is to be repeated.
+    /// The compositor did not copy the output, which may be switched off.
+    Failed,
+    /// A request waits for the thread, or the output is gone.
     Nothing,
     /// A signal or a stop request ends the run, or the output is gone.
     Ended,
@@ -97,9 +100,9 @@ impl Wayland {
             info,
             whole: true,
             is_first: true,
+            failing_since_ns: None,
             left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
-            next_seq: 0,
-            first_ns: None,
+            numbers: ScreenNumbers::default(),
             notes,
         })
     }
@@ -139,9 +142,15 @@ impl Wayland {
         // A compositor of the wlroots family answers the first wait for a change at once, with all pixels: without it, the second frame
         // would be the first one again. Others may wait.
         let is_first = std::mem::take(&mut self.is_first) && copy.may_begin_by_waiting();
-        let until_ns = if is_first { now_ns() + FIRST_CHANGE_NS } else { u64::MAX };
-        copy.start(buffer, &self.images.form, self.whole && !is_first);
-        // Idle outputs have no changes for any time.
+        let at_once = self.whole && !is_first;
+        // Idle outputs have no changes for any time; a copy without a wait is done with the next refresh.
+        let limit = match (is_first, at_once) {
+            (true, _) => FIRST_CHANGE,
+            (_, true) => PATIENCE,
+            _ => Duration::MAX,
+        };
+        let until_ns = now_ns().saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        copy.start(buffer, &self.images.form, at_once);
         while self.compositor.copy().is_some_and(|copy| copy.state == CopyState::Waiting) {
             if signal::interrupted() {
                 return Ok(Captured::Ended);
@@ -149,15 +158,19 @@ impl Wayland {
             let left_ns = until_ns.saturating_sub(now_ns());
             // The compositor may have answered already, and count the change as told.
             self.whole |= out.has_request();
-            if left_ns == 0 || out.has_request() || !self.compositor.has(&self.output) {
+            if out.has_request() || !self.compositor.has(&self.output) {
                 return Ok(Captured::Nothing);
+            }
+            if left_ns == 0 {
+                self.whole = true;
+                return Ok(if is_first { Captured::Unchanged } else { Captured::Failed });
             }
             self.compositor.wait(SLICE.min(Duration::from_nanos(left_ns)), || out.has_request())?;
         }
         let Some(CopyEvents { state: CopyState::Done, damage, is_upside_down, .. }) =
             self.compositor.take_copy()
         else {
-            return Ok(Captured::Nothing);
+            return Ok(Captured::Failed);
         };
         if is_upside_down {
             return Err(StageError::Screen("the compositor's pictures are upside down".to_owned()));
@@ -175,33 +188,42 @@ impl Wayland {
         let now = now_ns();
         self.ticks.take(now);
         let birth_ns = out.recorder().captured(now, now);
-        let time_us = (now - *self.first_ns.get_or_insert(now)) / 1000;
-        let meta = FrameMeta {
-            seq: self.next_seq,
-            birth_ns,
-            pts: i64::try_from(time_us).ok(),
-            ..FrameMeta::default()
-        };
-        self.next_seq += 1;
+        let meta = self.numbers.next(now, birth_ns);
         let frame = slot.freeze(&self.layout, meta, Some(changed)).map_err(StageError::from)?;
         Ok(Captured::Frame(Item::Frame(frame)))
     }
 
-    /// Captures until there is a frame or none is needed, the run ends or a request waits.
+    /// Captures until there is a frame or none is needed, the run ends or a request waits. An output that is switched off is waited for, but not before
+    /// the first frame.
     fn next(&mut self, out: &mut Out<'_>) -> Result<Captured, StageError> {
-        for _ in 0..MOST_FAILURES {
+        loop {
             let captured = self.capture(out)?;
             if !self.compositor.has(&self.output) {
                 let name = &self.output.name;
                 self.notes.add(format!("wayland: the output {name} is gone, so the stream has ended"));
                 return Ok(Captured::Ended);
             }
-            match captured {
-                Captured::Nothing if !out.has_request() => self.whole = true,
-                captured => return Ok(captured),
+            let Captured::Failed = captured else {
+                if let Captured::Frame(_) = captured {
+                    self.failing_since_ns = None;
+                }
+                return Ok(captured);
+            };
+            let now = now_ns();
+            let since_ns = *self.failing_since_ns.get_or_insert(now);
+            if !self.numbers.has_begun() && now - since_ns >= PATIENCE.as_nanos() as u64 {
+                let name = &self.output.name;
+                return Err(StageError::Screen(format!("the compositor fails to copy its output {name}")));
+            }
+            self.whole = true;
+            stop::sleep_unless(now + FAILED_PAUSE.as_nanos() as u64, || out.has_request());
+            if signal::interrupted() {
+                return Ok(Captured::Ended);
+            }
+            if out.has_request() {
+                return Ok(Captured::Nothing);
             }
         }
-        Err(StageError::Screen(format!("the compositor fails to copy its output {}", self.output.name)))
     }
 }
 
@@ -244,14 +266,8 @@ impl Source for Wayland {
         self.info
     }
 
-    /// A keyframe needs a frame, even if nothing changes; and so does the end of a congestion in which the last change was dropped.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
-        match request {
-            Request::Keyframe | Request::Congested(false) => self.whole = true,
-            Request::Flush => {}
-            _ => return Ok(Answered::PassOn),
-        }
-        Ok(Answered::Done)
+        Ok(answer(request, &mut self.whole))
     }
 
     fn is_live(&self) -> bool {
@@ -269,7 +285,7 @@ impl Source for Wayland {
                 out.push(item)?;
                 Ok(true)
             }
-            Captured::Unchanged | Captured::Nothing => Ok(true),
+            Captured::Unchanged | Captured::Failed | Captured::Nothing => Ok(true),
             Captured::Ended => Ok(false),
         }
     }

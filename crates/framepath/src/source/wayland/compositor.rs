@@ -30,7 +30,7 @@ use super::image_copy::{ImageCopySession, ImageCopyState};
 use crate::error::StageError;
 
 /// Time limit for the compositor's answer to a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Version of wl_output that has names, and that of the screen copies whose buffers have an end of their list.
 const NAMED: u32 = 4;
 const COPIES: u32 = 3;

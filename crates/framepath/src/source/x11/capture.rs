@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
 use x11rb::NONE;
@@ -28,12 +28,11 @@ use crate::item::Item;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
+use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
 use crate::source::test::rate_of;
 use crate::source::{PaceWait, Source};
-
-/// Seconds in a tick of the frames' times.
-const TIME_BASE: Rational = Rational::new(1, 1_000_000);
 
 /// XInput's number for the events of all pointers together.
 const ALL_MASTER_DEVICES: xinput::DeviceId = 1;
@@ -63,9 +62,7 @@ pub(super) struct X11 {
     info: StreamInfo,
     /// Number of frames still to emit; `u64::MAX` at the start if there is no limit.
     left: u64,
-    next_seq: u64,
-    /// CLOCK_MONOTONIC time of the first frame, nanoseconds; `None` before.
-    first_ns: Option<u64>,
+    numbers: ScreenNumbers,
     notes: Notes,
 }
 
@@ -152,8 +149,7 @@ impl X11 {
             ticks: ScreenTicks::new(options.screen.rate),
             info,
             left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
-            next_seq: 0,
-            first_ns: None,
+            numbers: ScreenNumbers::default(),
             notes,
         })
     }
@@ -317,15 +313,7 @@ impl X11 {
         }
         self.stale.capture(number, covered);
         self.drawn = place;
-        let time_us = (now - *self.first_ns.get_or_insert(now)) / 1000;
-        let meta = FrameMeta {
-            seq: self.next_seq,
-            birth_ns,
-            pts: i64::try_from(time_us).ok(),
-            duration: 0,
-            ..FrameMeta::default()
-        };
-        self.next_seq += 1;
+        let meta = self.numbers.next(now, birth_ns);
         let changed = std::mem::take(&mut self.unsent);
         let frame = slot.freeze(&self.layout, meta, Some(changed)).map_err(StageError::from)?;
         Ok(Item::Frame(frame))
@@ -337,14 +325,8 @@ impl Source for X11 {
         self.info
     }
 
-    /// A keyframe needs a frame, even if nothing changes; and so does the end of a congestion in which the last change was dropped.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
-        match request {
-            Request::Keyframe | Request::Congested(false) => self.changes.whole = true,
-            Request::Flush => {}
-            _ => return Ok(Answered::PassOn),
-        }
-        Ok(Answered::Done)
+        Ok(answer(request, &mut self.changes.whole))
     }
 
     fn is_live(&self) -> bool {
