@@ -103,7 +103,7 @@ fn help_names_everything_on_one_screen() {
         assert!(def.all_args().all(|arg| text.contains(arg.help)), "{text}");
         assert!(def.open.is_none_or(|open| text.contains(open)), "{text}");
     }
-    assert!(listing.lines().count() <= 47 && listing.lines().all(|line| line.len() <= 120), "{listing}");
+    assert!(listing.lines().count() <= 50 && listing.lines().all(|line| line.len() <= 120), "{listing}");
     assert!(listing.contains("file PATH "));
     assert!(
         definitions()
@@ -179,7 +179,7 @@ fn errors_in_branches_are_pointed_at() {
 #[test]
 fn an_incomplete_path_is_completed() {
     let words = |text: &str| definitions().complete(text).join(" ");
-    assert_eq!(words(""), "file url rtp recv rawfile test v4l2 x11 wayland screen fixture");
+    assert_eq!(words(""), "file url rtp recv rawfile test v4l2 x11 wayland portal kms screen fixture");
     assert_eq!(words("te"), "test");
     let behind = definitions()
         .names(&[DefinitionKind::Stage, DefinitionKind::Link, DefinitionKind::Sink, DefinitionKind::Tee])
@@ -246,7 +246,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "",
         "^",
         "the path is empty",
-        "`file`, `url`, `rtp`, `recv`, `rawfile`, `test`, `v4l2`, `x11`, `wayland`, `screen` or `fixture`",
+        "`file`, `url`, `rtp`, `recv`, `rawfile`, `test`, `v4l2`, `x11`, `wayland`, `portal`, `kms`, `screen` or `fixture`",
     ),
     ("   ", "^", "the path is empty", "`test ! null`"),
     ("!", "!", "nothing stands before", "expected here: a source"),
@@ -257,7 +257,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "null",
         "null",
         "a path starts with a source; `null` is a sink",
-        "`file`, `url`, `rtp`, `recv`, `rawfile`, `test`, `v4l2`, `x11`, `wayland`, `screen` or `fixture`",
+        "`file`, `url`, `rtp`, `recv`, `rawfile`, `test`, `v4l2`, `x11`, `wayland`, `portal`, `kms`, `screen` or `fixture`",
     ),
     ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),

@@ -17,35 +17,33 @@ use crate::error::StageError;
 use crate::source::screen_options::{REGION, ScreenOptions};
 use crate::source::{Source, frames};
 
-static DEFINITION: Definition = Definition::source(
-    "kms",
-    "frames of a screen, one for each refresh, as the kernel scans it out (as root, without any desktop)",
-)
-.args(&[
-    Arg {
-        default: DefaultValue::Unset("the first with a screen that is on"),
-        ..Arg::word(
-            "card",
-            ValueKind::Text("the path of a card, such as /dev/dri/card0"),
-            "the display controller",
-        )
-    },
-    Arg::option(
-        "output",
-        ValueKind::Text("the name of a connector, such as `HDMI-A-1`"),
-        DefaultValue::Unset("the first that is on"),
-        "screen to capture",
-    ),
-    Arg::option(
-        "rate",
-        ValueKind::Rate,
-        DefaultValue::Is("60"),
-        "maximum of frames per second; 0: one for each refresh of the screen",
-    ),
-    REGION,
-    frames("0"),
-])
-.known_as(&["kmsgrab"]);
+static DEFINITION: Definition =
+    Definition::source("kms", "frames of a screen as the kernel shows it, one for each refresh (as root)")
+        .args(&[
+            Arg {
+                default: DefaultValue::Unset("the first with a screen that is on"),
+                ..Arg::word(
+                    "card",
+                    ValueKind::Text("the path of a card, such as /dev/dri/card0"),
+                    "the display controller",
+                )
+            },
+            Arg::option(
+                "output",
+                ValueKind::Text("the name of a connector, such as `HDMI-A-1`"),
+                DefaultValue::Unset("the first that is on"),
+                "screen to capture",
+            ),
+            Arg::option(
+                "rate",
+                ValueKind::Rate,
+                DefaultValue::Is("60"),
+                "maximum of frames per second; 0: one for each refresh of the screen",
+            ),
+            REGION,
+            frames("0"),
+        ])
+        .known_as(&["kmsgrab"]);
 
 pub(crate) fn element() -> Element {
     Element::boxed_source(&DEFINITION, |hop, place| {

@@ -15,7 +15,7 @@ use crate::source::{Source, frames};
 
 static DEFINITION: Definition = Definition::source(
     "portal",
-    "frames of a screen or window that the user chooses in the desktop's dialog (GNOME, KDE and others)",
+    "frames of a screen or window chosen in the desktop's dialog (GNOME, KDE and others)",
 )
 .args(&[
     Arg::option(
@@ -42,7 +42,7 @@ pub(crate) fn element() -> Element {
     })
 }
 
-/// What the user may choose.
+/// Offer of the dialog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PortalKind {
     Any,

@@ -19,7 +19,7 @@ const ADAPTIVE_JITTER: u64 = MOST_JITTER + 1;
 
 static DEFINITION: Definition = Definition::source(
     "recv",
-    "packets (h264, hevc, vp8, vp9, av1) of a WebRTC sender such as `send`, or of RTP; no STUN, no TURN",
+    "packets (h264, hevc, vp8, vp9, av1) of a WebRTC sender such as `send`, or of RTP",
 )
 .args(&[
     Arg {

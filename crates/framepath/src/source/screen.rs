@@ -15,7 +15,7 @@ use crate::source::x11::{self, X11Options};
 
 static DEFINITION: Definition = Definition::source(
     "screen",
-    "frames of this session's screen, one for each change: by `wayland`, `portal` or `x11`; without a session: by `kms`",
+    "frames of this session's screen: by `wayland`, `portal` or `x11`; without a session: by `kms`",
 )
 .args(&[RATE, REGION, CURSOR, frames("0"), POOL]);
 

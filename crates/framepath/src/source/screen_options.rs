@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the sources that capture a screen have in common: their options, and their answer to requests.
+//! Options of the sources that capture a screen, and their answer to requests.
 
 use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
 

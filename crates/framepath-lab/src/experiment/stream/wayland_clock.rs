@@ -47,7 +47,7 @@ pub(super) struct WaylandClock {
     prepared: usize,
 }
 
-/// What the compositor has told.
+/// State of the compositor, as it has told it.
 #[derive(Default)]
 struct ClockState {
     is_configured: bool,

@@ -41,7 +41,7 @@ pub(super) struct Kms {
     left: u64,
     numbers: ScreenNumbers,
     clock: RefreshClock,
-    /// What the last refresh has shown; `None` before the first, and while the screen is off.
+    /// Picture that the last refresh has shown; `None` before the first, and while the screen is off.
     before: Option<Committed>,
     /// True if each refresh is to have a frame, and the number of those without one because the path was busy.
     wants_each: bool,

@@ -39,7 +39,7 @@ pub(super) struct CardScreen {
     number: u32,
 }
 
-/// What the kernel's state has for a screen: the picture that was committed, which is shown from the next refresh on.
+/// Picture that was committed for a screen, as the kernel's state has it. It is shown from the next refresh on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Committed {
     framebuffer: framebuffer::Handle,

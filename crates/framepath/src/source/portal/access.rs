@@ -24,7 +24,7 @@ pub(super) struct PortalAccess {
     _end: mpsc::Sender<()>,
 }
 
-/// What the portal has granted.
+/// Screen to which the portal gives access.
 pub(super) struct GrantedScreen {
     /// Connection to PipeWire.
     pub(super) remote: OwnedFd,

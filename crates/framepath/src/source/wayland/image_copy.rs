@@ -21,7 +21,7 @@ use wayland_protocols::ext::image_copy_capture::v1::client::ext_image_copy_captu
 use super::compositor::{CompositorState, CopyForm, CopyState};
 use super::images::pixel_format;
 
-/// What the compositor has told of the protocol and of the present session.
+/// State of the protocol and of the present session, as the compositor has told it.
 #[derive(Default)]
 pub(super) struct ImageCopyState {
     pub(super) copies: Option<ExtImageCopyCaptureManagerV1>,
