@@ -551,7 +551,9 @@ fn the_screen_of_the_session_is_found() -> Tested {
     with_server(|server, _| {
         let ran = |display: Option<&str>, wayland: Option<&str>| {
             let mut command = framepath(&["run", "screen frames=1 ! null"]);
-            command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("XDG_RUNTIME_DIR");
+            for name in ["DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"] {
+                command.env_remove(name);
+            }
             command.envs(display.map(|name| ("DISPLAY", name)));
             command.envs(wayland.map(|name| ("WAYLAND_DISPLAY", name)));
             framepath_testkit::finish(command)

@@ -24,8 +24,8 @@ static DEFINITION: Definition = Definition::source(
 enum ScreenInterface {
     X11,
     Wayland,
-    /// By the desktop's portal.
-    Portal,
+    /// By the desktop's portal, because `wayland` fails for this reason.
+    Portal(String),
     /// By the kernel, of the card with this path.
     Kms(String),
 }
@@ -38,24 +38,25 @@ pub(crate) fn element() -> Element {
         };
         let (display, compositor) = (set("DISPLAY"), set("WAYLAND_DISPLAY"));
         let screen = ScreenOptions::of(hop);
+        // The X server of a Wayland session shows only the windows of X programs, on a black screen.
+        let advised = |error: StageError| match &display {
+            Some(name) => StageError::Screen(format!(
+                "{error}; `x11 {name} window=NAME` captures a window of an X program"
+            )),
+            None => error,
+        };
         match interface(display.as_deref(), compositor.as_deref(), portal_reason, kms::first_card)? {
             ScreenInterface::X11 => x11::open(X11Options { display: None, window: None, screen }, place),
-            ScreenInterface::Portal => {
-                portal::open(PortalOptions { kind: PortalKind::Screen, screen }, place)
+            ScreenInterface::Portal(reason) => {
+                portal::open(PortalOptions { kind: PortalKind::Screen, screen }, place).map_err(|error| {
+                    advised(StageError::Screen(format!("{error}; and by `wayland`: {reason}")))
+                })
             }
             ScreenInterface::Kms(card) => {
                 kms::open(KmsOptions { card: Some(card), output: None, screen }, place)
             }
             ScreenInterface::Wayland => {
-                wayland::open(WaylandOptions { output: None, screen }, place).map_err(
-                    |error| match &display {
-                        // The X server of a Wayland session shows only the windows of X programs, on a black screen.
-                        Some(name) => StageError::Screen(format!(
-                            "{error}; `x11 {name} window=NAME` captures a window of an X program"
-                        )),
-                        None => error,
-                    },
-                )
+                wayland::open(WaylandOptions { output: None, screen }, place).map_err(advised)
             }
         }
     })
@@ -83,7 +84,7 @@ fn interface(
         (_, Some(name)) => match portal_reason() {
             Some(reason) => {
                 log::info!("screen: by `portal`, because WAYLAND_DISPLAY is {name}, and `wayland` fails: {reason}");
-                Ok(ScreenInterface::Portal)
+                Ok(ScreenInterface::Portal(reason))
             }
             None => {
                 log::info!("screen: by `wayland`, because WAYLAND_DISPLAY is {name}");
@@ -122,7 +123,7 @@ mod tests {
             let found = interface(display, Some("wayland-1"), || None, card);
             assert_eq!(found.unwrap(), ScreenInterface::Wayland);
             let found = interface(display, Some("wayland-1"), || Some("no protocol".to_owned()), card);
-            assert_eq!(found.unwrap(), ScreenInterface::Portal);
+            assert_eq!(found.unwrap(), ScreenInterface::Portal("no protocol".to_owned()));
         }
         let kernel = ScreenInterface::Kms("/dev/dri/card0".to_owned());
         assert_eq!(interface(None, None, || None, card).unwrap(), kernel);
