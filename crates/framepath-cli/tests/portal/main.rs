@@ -15,6 +15,7 @@ framepath_testkit::tests! {
     the_end_of_the_screen_ends_the_stream,
     a_signal_ends_the_capture,
     a_refusal_is_an_error,
+    a_region_of_the_screen_is_refused_by_the_portal,
     a_session_without_a_portal_is_an_error,
 }
 
@@ -66,6 +67,14 @@ fn a_refusal_is_an_error() -> Tested {
         let run = session.framepath(&["run", "--quiet", "portal kind=screen ! null"]);
         finish(run).ended(1).prints("the dialog was closed without a choice");
     })
+}
+
+fn a_region_of_the_screen_is_refused_by_the_portal() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = framepath_testkit::framepath(&["run", "--quiet", "screen region=10x10+0+0 ! null"]);
+    // There is no compositor.
+    command.env("XDG_RUNTIME_DIR", folder.path()).env("WAYLAND_DISPLAY", "none").env_remove("WAYLAND_SOCKET");
+    finish(command).ended(1).prints("region= is not supported by the portal; cut the part out behind it");
 }
 
 fn a_session_without_a_portal_is_an_error() {

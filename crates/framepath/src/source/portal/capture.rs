@@ -55,6 +55,13 @@ fn pool_of(layout: &Layout, slots: u32) -> Result<ScreenPool, StageError> {
 impl Portal {
     /// Asks the user for a screen, and waits until its form is known. `notes` receives the lines for the user.
     pub(super) fn open(options: &PortalOptions, notes: Notes) -> Result<Portal, StageError> {
+        if options.screen.region.is_some() {
+            // The user may choose a window of any size.
+            return Err(StageError::Option(
+                "region= is not supported by the portal; cut the part out behind it: `! crop roi=X,Y,W,H`"
+                    .to_owned(),
+            ));
+        }
         log::info!("portal: waits for a choice in the desktop's dialog");
         let (access, granted) = PortalAccess::ask(options.kind, options.screen.cursor)?;
         let mut screen = PipewireScreen::connect(granted.remote, granted.node).map_err(failed)?;
