@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers and times of the frames of a screen, which come when it changes.
 
-use framepath_model::stream::{FrameMeta, Rational};
-
-/// Seconds in a tick of the frames' times.
-pub(super) const TIME_BASE: Rational = Rational::new(1, 1_000_000);
+use framepath_model::stream::FrameMeta;
 
 /// Numbers and times of the frames so far.
 #[derive(Debug, Default)]

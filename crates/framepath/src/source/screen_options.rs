@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Options of the sources that capture a screen, and their answer to requests.
 
+use framepath_model::format::Layout;
 use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
+use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::request::{Answered, Request};
+use crate::source::test::rate_of;
+
+/// Seconds in a tick of the frames' times.
+const TIME_BASE: Rational = Rational::new(1, 1_000_000);
 
 /// The option `rate`.
 pub(super) const RATE: Arg = Arg::option(
@@ -57,6 +63,25 @@ impl ScreenOptions {
             frames: hop.count("frames"),
             pool: if has("pool") { hop.count("pool") as u32 } else { 0 },
         }
+    }
+
+    /// Returns the number of frames to emit; `u64::MAX` if there is no limit.
+    #[cfg_attr(
+        not(any(feature = "kms", feature = "portal", feature = "wayland", feature = "x11")),
+        allow(dead_code)
+    )]
+    pub(super) fn most_frames(&self) -> u64 {
+        if self.frames == 0 { u64::MAX } else { self.frames }
+    }
+
+    /// Describes a stream of frames with this layout.
+    #[cfg_attr(
+        not(any(feature = "kms", feature = "portal", feature = "wayland", feature = "x11")),
+        allow(dead_code)
+    )]
+    pub(super) fn stream_info(&self, layout: &Layout) -> StreamInfo {
+        let frame_rate = if self.rate > 0.0 { rate_of(self.rate) } else { Rational::new(0, 1) };
+        StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(layout, frame_rate) }
     }
 }
 

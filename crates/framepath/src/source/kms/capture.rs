@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use framepath_model::format::Layout;
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::StreamInfo;
 use framepath_os::memory::pool::Frame;
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
@@ -22,9 +22,8 @@ use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
 use crate::source::screen_area::ScreenArea;
-use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_numbers::ScreenNumbers;
 use crate::source::screen_ticks::ScreenTicks;
-use crate::source::test::rate_of;
 
 /// The `kms` source. A frame's birth is the time of the refresh, by the kernel.
 pub(super) struct Kms {
@@ -80,7 +79,6 @@ impl Kms {
         let found = found.ok_or_else(|| StageError::Screen(format!("{} shows nothing", screen.name)))?;
         let layout = layout(&found, region)?;
         let rate = options.screen.rate;
-        let frame_rate = if rate > 0.0 { rate_of(rate) } else { Rational::new(0, 1) };
         let clock = card.last_refresh(&screen).map(RefreshClock::of).unwrap_or_default();
         Ok(Kms {
             card,
@@ -88,9 +86,9 @@ impl Kms {
             region,
             scanout: Scanout::default(),
             ticks: ScreenTicks::new(rate),
-            info: StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) },
+            info: options.screen.stream_info(&layout),
             is_asked: false,
-            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
+            left: options.screen.most_frames(),
             numbers: ScreenNumbers::default(),
             clock,
             before: None,

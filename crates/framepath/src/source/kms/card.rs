@@ -57,7 +57,7 @@ pub(super) struct ScannedOut {
     pub(super) visible: ScreenArea,
 }
 
-/// ScreenRefresh of a screen.
+/// Refresh of a screen.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScreenRefresh {
     /// Number of the refresh, which wraps around.

@@ -2,7 +2,7 @@
 //! Frames of a screen to which the portal gives access: copies each new picture, and keeps the rate.
 
 use framepath_model::format::Layout;
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::StreamInfo;
 use framepath_os::display::pipewire_screen::{PipewireScreen, ScreenState};
 use framepath_os::display::screen_pool::ScreenPool;
 use framepath_os::memory::pool::Frame;
@@ -18,10 +18,9 @@ use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
-use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_numbers::ScreenNumbers;
 use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
-use crate::source::test::rate_of;
 
 /// The `portal` source. A frame's birth is the time when this process learned of its picture.
 pub(super) struct Portal {
@@ -89,7 +88,6 @@ impl Portal {
                 .map_err(StageError::io("wait for PipeWire"))?;
         };
         let rate = options.screen.rate;
-        let frame_rate = if rate > 0.0 { rate_of(rate) } else { Rational::new(0, 1) };
         let slots = options.screen.pool;
         Ok(Portal {
             screen,
@@ -97,10 +95,10 @@ impl Portal {
             layout,
             slots,
             ticks: ScreenTicks::new(rate),
-            info: StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) },
+            info: options.screen.stream_info(&layout),
             last: None,
             wants_frame: false,
-            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
+            left: options.screen.most_frames(),
             numbers: ScreenNumbers::default(),
             notes,
             _access: access,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::StreamInfo;
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
 
@@ -20,10 +20,9 @@ use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::source::Source;
 use crate::source::screen_area::ScreenArea;
-use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_numbers::ScreenNumbers;
 use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
-use crate::source::test::rate_of;
 
 /// Longest wait for the first copy, if it waits for a change.
 const FIRST_CHANGE: Duration = Duration::from_millis(100);
@@ -85,9 +84,7 @@ impl Wayland {
         let images = images(&compositor, options.screen.pool)?;
         drop(copy);
         let layout = layout(&images, region)?;
-        let frame_rate =
-            if options.screen.rate > 0.0 { rate_of(options.screen.rate) } else { Rational::new(0, 1) };
-        let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) };
+        let info = options.screen.stream_info(&layout);
         Ok(Wayland {
             compositor,
             output,
@@ -101,7 +98,7 @@ impl Wayland {
             whole: true,
             is_first: true,
             failing_since_ns: None,
-            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
+            left: options.screen.most_frames(),
             numbers: ScreenNumbers::default(),
             notes,
         })

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use framepath_model::changed_rows::ChangedRows;
 use framepath_model::format::Layout;
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::StreamInfo;
 use framepath_os::process::{signal, stop};
 use framepath_os::time::now_ns;
 use x11rb::NONE;
@@ -28,10 +28,9 @@ use crate::item::Item;
 use crate::notes::Notes;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
-use crate::source::screen_numbers::{ScreenNumbers, TIME_BASE};
+use crate::source::screen_numbers::ScreenNumbers;
 use crate::source::screen_options::answer;
 use crate::source::screen_ticks::ScreenTicks;
-use crate::source::test::rate_of;
 use crate::source::{PaceWait, Source};
 
 /// XInput's number for the events of all pointers together.
@@ -130,9 +129,7 @@ impl X11 {
                 "x11: the X server does not share memory (MIT-SHM 1.2): each frame is copied".to_owned(),
             );
         }
-        let frame_rate =
-            if options.screen.rate > 0.0 { rate_of(options.screen.rate) } else { Rational::new(0, 1) };
-        let info = StreamInfo { time_base: TIME_BASE, ..StreamInfo::from_layout(&layout, frame_rate) };
+        let info = options.screen.stream_info(&layout);
         Ok(X11 {
             server,
             target,
@@ -148,7 +145,7 @@ impl X11 {
             changes: Changes { pixels: None, whole: true, pointer: false, size: false, closed: false },
             ticks: ScreenTicks::new(options.screen.rate),
             info,
-            left: if options.screen.frames == 0 { u64::MAX } else { options.screen.frames },
+            left: options.screen.most_frames(),
             numbers: ScreenNumbers::default(),
             notes,
         })
