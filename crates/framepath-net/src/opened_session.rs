@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Session that this program has opened at a server, by WHEP or WHIP.
+//! Opens a session at a server, by WHEP or WHIP.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::error::WebrtcError;
 use crate::media_socket::MediaSocket;
 use crate::peer::WebrtcPeer;
+use crate::server_session::ServerSession;
 use crate::whep_client::{Credential, MOST_REDIRECTS, WhepClient};
 
 /// Longest time for the request that ends a session at its server.
@@ -17,9 +18,7 @@ pub(crate) type Exchange<'a> = dyn FnMut(String) -> Result<String, WebrtcError> 
 
 /// Session that has been opened, and is not established.
 pub(crate) struct OpenedSession {
-    pub(crate) client: WhepClient,
-    /// Path of the session at the server; `None` if the server named none.
-    pub(crate) resource: Option<String>,
+    pub(crate) server: ServerSession,
     pub(crate) socket: MediaSocket,
     pub(crate) peer: WebrtcPeer,
 }
@@ -42,14 +41,17 @@ impl OpenedSession {
         loop {
             // The address by which this server is reached.
             let socket = MediaSocket::bind(SocketAddr::new(client.local.ip(), 0))?;
-            let mut resource = None;
+            let (mut resource, mut takes_restarts) = (None, false);
             let peer = offer(socket.local_addr()?, &mut |text| {
                 let answer = client.offer(text, deadline, &canceled)?;
-                resource = answer.resource;
+                (resource, takes_restarts) = (answer.resource, answer.takes_restarts);
                 Ok(answer.answer)
             });
             match peer {
-                Ok(peer) => return Ok(OpenedSession { client, resource, socket, peer }),
+                Ok(peer) => {
+                    let server = ServerSession::new(client, resource, takes_restarts);
+                    return Ok(OpenedSession { server, socket, peer });
+                }
                 Err(WebrtcError::Moved { url }) if servers < MOST_REDIRECTS => {
                     servers += 1;
                     client = WhepClient::connect(&url, Credential::None, deadline)?;

@@ -10,7 +10,7 @@ use framepath_model::access_unit::Coding;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use str0m::bwe::{Bitrate, BweKind};
 use str0m::change::SdpOffer;
-use str0m::channel::{Channel, ChannelConfig, ChannelId, Reliability};
+use str0m::channel::ChannelId;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
 use str0m::rtp::{ExtensionValues, RtpWrite};
@@ -21,7 +21,7 @@ use crate::datagram_batch::DatagramBatch;
 use crate::dtls_record::{are_whole, is_other_protocol};
 use crate::error::WebrtcError;
 use crate::frame_number::FrameNumber;
-use crate::ledger_channel::{LedgerChannel, LedgerStream, add_ledger_attribute, exchanges_ledger};
+use crate::ledger_channel::{LedgerStream, add_ledger_attribute, exchanges_ledger};
 use crate::media_socket::{Datagram, MediaSocket};
 use crate::pairing::FINGERPRINT;
 use crate::payload::{CODINGS, SUPPORTED};
@@ -30,7 +30,9 @@ use crate::sent_frame::SentPacket;
 
 mod dtls_retransmission;
 mod event;
+mod ice_restart;
 mod identity;
+mod ledger_channels;
 mod missing_chunk;
 mod payload_type;
 mod remote_address;
@@ -85,6 +87,8 @@ fn is_of_channels<T>(result: &Result<T, WebrtcError>) -> bool {
 /// One end of a session with a single video.
 pub(crate) struct WebrtcPeer {
     rtc: Rtc,
+    /// Description of the other end, with its present ICE part.
+    description: String,
     /// Address of the socket, as the other end knows it.
     local: SocketAddr,
     remote: RemoteAddress,
@@ -132,7 +136,7 @@ impl WebrtcPeer {
         identity: &Identity,
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
-        let has_ledger = exchanges_ledger(offer);
+        let (text, has_ledger) = (offer, exchanges_ledger(offer));
         let offer = SdpOffer::from_sdp_string(offer).map_err(|error| {
             // Its text has addresses of this process, which are none of the viewer's business.
             log::debug!("offer: {error}");
@@ -156,7 +160,7 @@ impl WebrtcPeer {
         let pt = payload_type(&rtc, mid, &[coding])
             .map(|(pt, _)| pt)
             .ok_or_else(|| description(format!("the viewer cannot receive {coding}")))?;
-        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        let mut peer = WebrtcPeer::new(rtc, text, local, (mid, pt, coding), now);
         peer.is_sender = true;
         peer.follows_network = highest_rate.is_some();
         peer.keep_no_resends();
@@ -187,15 +191,14 @@ impl WebrtcPeer {
         add_ledger_attribute(&mut offer);
         let answer = exchange(offer)?;
         let has_ledger = exchanges_ledger(&answer);
-        let answer = read_answer(&answer)?;
-        rtc.sdp_api().accept_answer(pending, answer)?;
+        rtc.sdp_api().accept_answer(pending, read_answer(&answer)?)?;
         if let Some(sender) = sender {
             pin(&mut rtc, sender);
         }
         let (pt, coding) = payload_type(&rtc, mid, &CODINGS).ok_or_else(|| {
             description(format!("the answer has no video that can be received; supported: {SUPPORTED}"))
         })?;
-        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        let mut peer = WebrtcPeer::new(rtc, &answer, local, (mid, pt, coding), now);
         if has_ledger {
             peer.start_ledger(true);
         }
@@ -218,23 +221,31 @@ impl WebrtcPeer {
         let mut changes = rtc.sdp_api();
         let mid = changes.add_media(MediaKind::Video, Direction::SendOnly, None, None, None);
         let (offer, pending) = changes.apply().ok_or_else(|| description("the offer is empty"))?;
-        let answer = read_answer(&exchange(offer.to_sdp_string())?)?;
-        rtc.sdp_api().accept_answer(pending, answer)?;
+        let answer = exchange(offer.to_sdp_string())?;
+        rtc.sdp_api().accept_answer(pending, read_answer(&answer)?)?;
         let takes = rtc.media(mid).is_some_and(|media| media.direction().is_sending() && !media.disabled());
         let (pt, _) = payload_type(&rtc, mid, &[coding])
             .filter(|_| takes)
             .ok_or_else(|| description(format!("the server does not take {coding}")))?;
-        let mut peer = WebrtcPeer::new(rtc, local, (mid, pt, coding), now);
+        let mut peer = WebrtcPeer::new(rtc, &answer, local, (mid, pt, coding), now);
         peer.is_sender = true;
         peer.follows_network = highest_rate.is_some();
         peer.keep_no_resends();
         Ok(peer)
     }
 
-    /// Makes either end's session, without data channels, from one whose descriptions are exchanged.
-    fn new(rtc: Rtc, local: SocketAddr, (mid, pt, coding): (Mid, Pt, Coding), now: Instant) -> WebrtcPeer {
+    /// Makes either end's session, without data channels, from one whose descriptions are exchanged; that of the other end is
+    /// `description`.
+    fn new(
+        rtc: Rtc,
+        description: &str,
+        local: SocketAddr,
+        (mid, pt, coding): (Mid, Pt, Coding),
+        now: Instant,
+    ) -> WebrtcPeer {
         WebrtcPeer {
             rtc,
+            description: description.to_owned(),
             local,
             remote: RemoteAddress::default(),
             mid,
@@ -277,55 +288,6 @@ impl WebrtcPeer {
             self.keep_no_resends();
         }
         Ok(())
-    }
-
-    /// Opens the data channels for the ledger. One end begins the association.
-    fn start_ledger(&mut self, begins: bool) {
-        let mut direct = self.rtc.direct_api();
-        direct.start_sctp(begins);
-        for (number, stream) in (0..).zip(LedgerStream::ALL) {
-            let (ordered, reliability) = match stream {
-                LedgerStream::Clock => (false, Reliability::MaxRetransmits { retransmits: 0 }),
-                LedgerStream::Rows => (true, Reliability::Reliable),
-            };
-            let (label, negotiated) = (stream.label().to_owned(), Some(number));
-            let config = ChannelConfig { label, ordered, reliability, negotiated, protocol: String::new() };
-            self.ledger.push((direct.create_data_channel(config), stream));
-        }
-    }
-
-    /// Queues the messages of `ledger`, which [`drive`](WebrtcPeer::drive) sends. Returns true if there were any. A message for which
-    /// there is no room is lost.
-    pub(crate) fn write_messages(&mut self, ledger: &mut LedgerChannel) -> bool {
-        let mut has_any = false;
-        while let Some((stream, message)) = ledger.poll(now_ns()) {
-            has_any |= self.write_ledger(stream, &message);
-        }
-        has_any
-    }
-
-    /// Queues a message about the ledger, which [`drive`](WebrtcPeer::drive) sends. Returns false if there is no room for it.
-    fn write_ledger(&mut self, stream: LedgerStream, message: &[u8]) -> bool {
-        let written = guarded(|| {
-            self.channel(stream).map_or(Ok(false), |mut channel| Ok(channel.write(true, message)?))
-        });
-        written.unwrap_or(false)
-    }
-
-    /// Returns true if both ends have data channels for the ledger.
-    pub(crate) fn has_ledger(&self) -> bool {
-        !self.ledger.is_empty()
-    }
-
-    /// Returns true if all messages about rows have arrived at the other end, and the one about the session's end with them.
-    pub(crate) fn has_delivered_rows(&mut self) -> bool {
-        self.channel(LedgerStream::Rows).is_none_or(|mut channel| channel.buffered_amount() == 0)
-    }
-
-    /// Returns the data channel; `None` before it is open.
-    fn channel(&mut self, stream: LedgerStream) -> Option<Channel<'_>> {
-        let (id, _) = *self.ledger.iter().find(|(_, known)| *known == stream)?;
-        self.rtc.channel(id)
     }
 
     /// Returns the codec of the video.
@@ -521,7 +483,7 @@ impl WebrtcPeer {
                     }
                 }
                 Output::Event(Event::Connected) => {
-                    self.remote.connected();
+                    self.remote.settle();
                     take(PeerEvent::Connected);
                 }
                 Output::Event(Event::Closed) => {

@@ -3,15 +3,18 @@
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
 
 use crate::error::WebrtcError;
+use crate::lock::lock;
 use crate::media_socket::MediaSocket;
 use crate::opened_session::OpenedSession;
 use crate::peer::{Identity, WebrtcPeer};
-use crate::whep_client::{Credential, WhepClient};
+use crate::server_session::ServerSession;
+use crate::whep_client::Credential;
 
 /// Longest time for the request that ends the session at the server.
 const DELETE: Duration = Duration::from_secs(1);
@@ -31,11 +34,10 @@ pub struct PublishOptions {
     pub bit_rates: Option<RangeInclusive<u64>>,
 }
 
-/// Session at a server.
+/// Session at a server. The thread that has the stream restarts its ICE.
 pub(crate) struct Publication {
-    client: WhepClient,
-    /// Path of the session; `None` if the server named none.
-    resource: Option<String>,
+    server: SocketAddr,
+    session: Arc<Mutex<ServerSession>>,
 }
 
 impl Publication {
@@ -57,20 +59,25 @@ impl Publication {
             OpenedSession::open((&options.url, credential), deadline, canceled, |local, exchange| {
                 WebrtcPeer::publish(coding, identity, local, exchange)
             })?;
-        let OpenedSession { client, resource, socket, peer } = opened;
-        Ok((Publication { client, resource }, peer, socket))
+        let OpenedSession { server: session, socket, peer } = opened;
+        let server = session.server();
+        Ok((Publication { server, session: Arc::new(Mutex::new(session)) }, peer, socket))
     }
 
     /// Returns the address of the server.
     pub(crate) fn server(&self) -> SocketAddr {
-        self.client.server
+        self.server
+    }
+
+    /// Returns the session at the server.
+    pub(crate) fn session(&self) -> Arc<Mutex<ServerSession>> {
+        self.session.clone()
     }
 
     /// Ends the session at the server. Returns false if the server cannot be reached: it may have disappeared before the last frames, as
-    /// nothing else shows within ten seconds. Any answer will do, because servers treat this request in many ways.
-    pub(crate) fn end(mut self) -> bool {
-        let resource = self.resource.take().unwrap_or_else(|| "/".to_owned());
-        let deleted = self.client.delete(&resource, Instant::now() + DELETE);
+    /// nothing else shows within ten seconds.
+    pub(crate) fn end(self) -> bool {
+        let deleted = lock(&self.session).delete(Instant::now() + DELETE);
         !matches!(deleted, Err(WebrtcError::Io { .. }))
     }
 }

@@ -28,8 +28,9 @@ use crate::opened_session::{DELETE, OpenedSession};
 use crate::pairing::PairingCode;
 use crate::peer::{Identity, PeerEvent, WebrtcPeer};
 use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArrival};
+use crate::server_session::ServerSession;
 use crate::wake_event::{WakeEvent, wait};
-use crate::whep_client::{Credential, WhepClient};
+use crate::whep_client::Credential;
 use crate::whep_server::ENDPOINT;
 
 /// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
@@ -38,6 +39,8 @@ const MOST_WAITING: usize = 64 << 20;
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(250);
 /// Nanoseconds of one unit of an RTP timestamp, as a fraction.
 const NS_PER_UNIT: (u128, u128) = (1_000_000_000, 90_000);
+/// Time between two looks whether a restart of ICE has brought a datagram.
+const LOOK: Duration = Duration::from_millis(50);
 /// Longest time for the goodbyes at the end.
 const CLOSING: Duration = Duration::from_millis(200);
 
@@ -148,7 +151,7 @@ impl WhepReceiver {
         let opened = OpenedSession::open((&url, credential), deadline, canceled, |local, exchange| {
             WebrtcPeer::offer(sender, &identity, local, exchange)
         })?;
-        let OpenedSession { client, resource, socket, peer } = opened;
+        let OpenedSession { server: at_server, socket, peer } = opened;
         let latency_ns = u64::try_from(options.latency.as_nanos()).unwrap_or(u64::MAX);
         let shared = Arc::new(ReceiverShared {
             inbox: Mutex::default(),
@@ -160,7 +163,7 @@ impl WhepReceiver {
             unsent_frames: AtomicU64::new(0),
             ledger: Arc::default(),
         });
-        let (coding, server) = (peer.coding(), client.server);
+        let (coding, server) = (peer.coding(), at_server.server());
         // An attacker on the network can take the ledger out of the answer, but not out of the code.
         let is_told_end = sender.is_some() || peer.has_ledger();
         let mut reassembly = Reassembly::new(coding, latency_ns)?;
@@ -179,8 +182,7 @@ impl WhepReceiver {
             is_told_end,
             socket,
             received: ReceiveBuffer::new(),
-            client,
-            resource,
+            server: at_server,
             silence: options.silence,
             is_connected: false,
             has_heard: false,
@@ -270,9 +272,7 @@ struct ReceiverSession {
     is_told_end: bool,
     socket: MediaSocket,
     received: ReceiveBuffer,
-    client: WhepClient,
-    /// Path of the session at the server.
-    resource: Option<String>,
+    server: ServerSession,
     silence: Duration,
     /// True once the session is established.
     is_connected: bool,
@@ -335,12 +335,21 @@ impl ReceiverSession {
             if closed {
                 return Ok(true);
             }
-            if now.duration_since(self.heard) >= self.silence {
-                let (peer, seconds) = (self.client.server, self.silence.as_secs_f64());
+            let is_silent = now.duration_since(self.heard) >= self.silence;
+            if is_silent && !self.server.is_restarting(now) {
+                let (peer, seconds) = (self.server.server(), self.silence.as_secs_f64());
                 return Err(match self.has_heard && !self.is_connected {
                     true => WebrtcError::NotConnected { peer, seconds },
                     false => WebrtcError::Silent { peer, seconds },
                 });
+            }
+            if self.is_connected && !is_silent {
+                let stopped = || self.shared.stopped.load(Ordering::Acquire);
+                if let Some(socket) = self.server.restart(&mut self.peer, self.heard, stopped) {
+                    // What has arrived at the socket before is lost, and asked for again.
+                    (self.socket, self.received) = (socket, ReceiveBuffer::new());
+                    continue;
+                }
             }
             let needs_key = self.needs_key || self.reassembly.needs_key();
             if needs_key && now >= self.next_request {
@@ -360,9 +369,14 @@ impl ReceiverSession {
                 Some(_) => self.peer.deadline(),
                 None => self.peer.deadline_without_losses(now),
             };
-            let mut deadline = session.min(self.heard + self.silence);
+            let silent_at = self.heard + self.silence;
+            let mut deadline = session.min(if is_silent { now + LOOK } else { silent_at });
             if needs_key {
                 deadline = deadline.min(self.next_request);
+            }
+            if let Some(at) = self.server.restarts_at(self.heard).filter(|_| self.is_connected && !is_silent)
+            {
+                deadline = deadline.min(at);
             }
             let released_ns = self.kept.front().map(|(release_ns, _)| *release_ns);
             let others_ns = [self.reassembly.deadline_ns(), self.ledger.deadline_ns(), request_ns];
@@ -497,9 +511,9 @@ impl ReceiverSession {
             }
             thread::sleep(Duration::from_millis(1));
         }
-        if let Some(resource) = &self.resource {
+        if self.server.is_named() {
             // A sender that does not answer ends the session by itself.
-            let _ = self.client.delete(resource, Instant::now() + DELETE);
+            let _ = self.server.delete(Instant::now() + DELETE);
         }
     }
 }

@@ -48,6 +48,9 @@ pub struct SenderOptions {
     pub bit_rates: Option<RangeInclusive<u64>>,
 }
 
+/// Number of ports that are tried for port 0.
+const MOST_PORTS: u32 = 100;
+
 /// WHEP server with one stream, or a client that publishes one.
 pub struct WhepSender {
     commands: Commands,
@@ -68,10 +71,8 @@ impl WhepSender {
     pub fn new(options: SenderOptions) -> Result<WhepSender, WebrtcError> {
         let SenderOptions { listen, token, coding, bit_rates } = options;
         let packetizer = Packetizer::new(coding)?;
-        let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
-        listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+        let (listener, socket) = bind(listen, MediaSocket::bind)?;
         let address = listener.local_addr().map_err(WebrtcError::io("getsockname"))?;
-        let socket = MediaSocket::bind(address)?;
         let identity = Identity::new()?;
         let (token, pairing) = match token {
             Some(token) => (token, None),
@@ -105,7 +106,8 @@ impl WhepSender {
         let shared = Arc::new(SenderShared::new((options.coding, rates.as_ref()), identity, address.port())?);
         let mut sessions = SenderSessions::new(shared.clone(), socket, rates.map(CongestionControl::new));
         let ledger = LedgerChannel::new(shared.ledger.clone());
-        sessions.add(ViewerSession::new(String::new(), None, server.ip(), peer, ledger));
+        let viewer = ViewerSession::new(String::new(), None, server.ip(), peer, ledger);
+        sessions.publish(viewer, publication.session());
         let mut sender = WhepSender::start(shared, packetizer, address, sessions)?;
         sender.publication = Some(publication);
         Ok(sender)
@@ -257,6 +259,23 @@ impl Drop for WhepSender {
             self.commands.shared.wake.set();
         }
         self.publication.take().map(Publication::end);
+    }
+}
+
+/// Binds the address for TCP and for UDP. A port that the kernel has chosen for TCP may be in use for UDP: then it chooses again.
+fn bind(
+    listen: SocketAddr,
+    mut bind_udp: impl FnMut(SocketAddr) -> Result<MediaSocket, WebrtcError>,
+) -> Result<(TcpListener, MediaSocket), WebrtcError> {
+    let mut tries = 0;
+    loop {
+        let listener = TcpListener::bind(listen).map_err(WebrtcError::io(format!("bind TCP {listen}")))?;
+        listener.set_nonblocking(true).map_err(WebrtcError::io("set O_NONBLOCK"))?;
+        let address = listener.local_addr().map_err(WebrtcError::io("getsockname"))?;
+        match bind_udp(address) {
+            Err(_) if listen.port() == 0 && tries < MOST_PORTS => tries += 1,
+            socket => return Ok((listener, socket?)),
+        }
     }
 }
 
@@ -412,12 +431,92 @@ mod tests {
         assert_eq!(delete(&viewers[1], &resources[1]), "200");
     }
 
+    /// Sends a change of a session's ICE part with these headers, and returns the answer's text.
+    fn patch(sender: &WhepSender, path: &str, headers: &str, body: &str) -> String {
+        let mut stream = TcpStream::connect(sender.address()).unwrap();
+        let (token, length) = (sender.token(), body.len());
+        let head = format!("Host: localhost\r\nAuthorization: Bearer {token}\r\nContent-Length: {length}");
+        write!(stream, "PATCH {path} HTTP/1.1\r\n{head}\r\n{headers}\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn a_change_of_the_ice_part_needs_its_headers_and_its_session() {
+        let (sender, viewer) = (sender(), Identity::new().unwrap());
+        let socket = MediaSocket::bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+        let mut resource = String::new();
+        let mut peer = WebrtcPeer::offer(None, &viewer, socket.local_addr().unwrap(), |offer| {
+            let answer = post(&sender, &format!("Bearer {}", sender.token()), &offer);
+            let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+            let header = |name: &str| {
+                let line = head.lines().find(|line| line.to_lowercase().starts_with(name));
+                line.map(|line| line.split_once(": ").unwrap().1.to_owned())
+            };
+            assert_eq!(header("etag").as_deref(), Some("\"0\""));
+            assert_eq!(header("accept-patch").as_deref(), Some("application/trickle-ice-sdpfrag"));
+            resource = header("location").unwrap();
+            Ok(body.to_owned())
+        });
+        let peer = peer.as_mut().unwrap();
+        let kind = "Content-Type: application/trickle-ice-sdpfrag\r\n";
+        let (any, first) = (format!("{kind}If-Match: *\r\n"), format!("{kind}If-Match: \"0\"\r\n"));
+        let candidates = "m=video 9 UDP/TLS/RTP/SAVPF 96\r\na=mid:0\r\na=candidate:1 1 udp 1 127.0.0.1 9 typ host\r\n\
+                          a=candidate:2 1 tcp 1 ::1 9 typ host\r\na=candidate:rubbish\r\n";
+        let restart = format!("a=ice-ufrag:abcd\r\na=ice-pwd:{}\r\n{candidates}", "x".repeat(22));
+        let status =
+            |path: &str, headers: &str, body: &str| patch(&sender, path, headers, body)[9..12].to_owned();
+        for (path, headers, body, expected) in [
+            (resource.as_str(), "", candidates, "415"),
+            (&resource, kind, candidates, "428"),
+            (&resource, &format!("{kind}If-Match: \"7\"\r\n"), candidates, "412"),
+            (&resource, &any, "a=ice-ufrag:x\r\n", "400"),
+            (&resource, &any, &"x".repeat((16 << 10) + 1), "413"),
+            ("/whep/unknown", &any, candidates, "404"),
+            (&resource, &first, candidates, "204"),
+            (&resource, &any, "", "204"),
+            // It connects, so that there is nothing to restart.
+            (&resource, &any, &restart, "503"),
+        ] {
+            assert_eq!(status(path, headers, body), expected, "{path} {headers} {body:.80}");
+        }
+        let mut is_connected = false;
+        let until = Instant::now() + Duration::from_secs(20);
+        while !is_connected || sender.watching() == 0 {
+            assert!(Instant::now() < until, "no connection");
+            peer.step(&socket, |event| is_connected |= matches!(event, PeerEvent::Connected));
+        }
+        let answer = patch(&sender, &resource, &first, &restart);
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("a=ice-pwd:"), "{answer}");
+        assert!(answer.to_lowercase().contains("\r\netag: \"1\"\r\n"), "{answer}");
+        // The tag before is that of no session.
+        assert_eq!(status(&resource, &first, &restart.replace("abcd", "efgh")), "412");
+    }
+
     #[test]
     fn an_offer_is_at_most_16_kib() {
         let sender = sender();
         let answer = |bytes| post(&sender, &format!("Bearer {}", sender.token()), &"x".repeat(bytes));
         assert!(answer(16 << 10).starts_with("HTTP/1.1 400 "));
         assert!(answer((16 << 10) + 1).starts_with("HTTP/1.1 413 "));
+    }
+
+    #[test]
+    fn a_chosen_port_is_free_for_both_protocols() {
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let mut tried = Vec::new();
+        // The first two ports are in use for UDP.
+        let bound = bind(any, |address| {
+            tried.push(address);
+            let is_used = tried.len() <= 2;
+            MediaSocket::bind(if is_used { (Ipv4Addr::new(192, 0, 2, 1), 9).into() } else { address })
+        });
+        let (listener, socket) = bound.unwrap();
+        assert_eq!((tried.len(), tried[2]), (3, socket.local_addr().unwrap()));
+        assert_eq!(listener.local_addr().unwrap(), tried[2]);
+        let chosen = bind(tried[2], MediaSocket::bind);
+        assert!(chosen.is_err(), "a port that the user has chosen is the only one");
     }
 
     #[test]

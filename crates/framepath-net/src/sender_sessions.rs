@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Thread of a sender that has the sessions and the UDP socket.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver as CommandReceiver, TryRecvError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use framepath_os::process::priority::HighPriority;
@@ -11,11 +11,14 @@ use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::congestion::{CongestionControl, SenderRequest};
+use crate::ice_patch::IcePatchRefused;
 use crate::ledger_exchange::LedgerExchange;
 use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
 use crate::media_socket::{MediaSocket, ReceiveBuffer};
+use crate::pairing::FINGERPRINT;
 use crate::sender_shared::{OfferRefused, SenderCommand, SenderShared, SessionsToEnd};
+use crate::server_session::ServerSession;
 use crate::viewer::ViewerSession;
 use crate::wake_event::wait;
 
@@ -42,6 +45,8 @@ pub(crate) struct SenderSessions {
     socket: MediaSocket,
     received: ReceiveBuffer,
     viewers: Vec<ViewerSession>,
+    /// Server to which the only viewer belongs; `None` for a sender that has viewers of its own.
+    server: Option<Arc<Mutex<ServerSession>>>,
     next_number: u64,
     /// True if a viewer needs a keyframe that was not requested yet.
     wants_keyframe: bool,
@@ -63,6 +68,7 @@ impl SenderSessions {
             socket,
             received: ReceiveBuffer::new(),
             viewers: Vec::new(),
+            server: None,
             next_number: 1,
             wants_keyframe: false,
             next_keyframe_request: Instant::now(),
@@ -94,6 +100,7 @@ impl SenderSessions {
                 viewer.drive(now, now_ns(), &self.socket);
                 self.wants_keyframe |= viewer.take_keyframe_request();
             }
+            let restart = self.restart_publication();
             self.request_keyframe(now);
             self.report_congestion();
             self.count();
@@ -106,8 +113,14 @@ impl SenderSessions {
                 return;
             }
             let request = self.wants_keyframe.then_some(self.next_keyframe_request).filter(|at| *at > now);
-            let deadline =
-                self.viewers.iter().map(ViewerSession::deadline).chain(self.ends).chain(request).min();
+            let deadline = self
+                .viewers
+                .iter()
+                .map(ViewerSession::deadline)
+                .chain(self.ends)
+                .chain(request)
+                .chain(restart)
+                .min();
             if let Err(error) = wait(&self.shared.wake, &self.socket, PollFlags::IN, deadline) {
                 log::error!("send: {error}");
                 return;
@@ -153,11 +166,14 @@ impl SenderSessions {
                     let _ = reply.send(accepted);
                 }
                 Ok(SenderCommand::Delete { id, viewer, reply }) => {
-                    let is_named = |session: &&mut ViewerSession| {
-                        session.id == id && (viewer.is_none() || session.proved == viewer)
-                    };
-                    let viewer = self.viewers.iter_mut().find(is_named);
+                    let viewer = self.session(&id, viewer);
                     let _ = reply.send(viewer.map(|viewer| viewer.end_now(SessionEnd::ByUser)).is_some());
+                }
+                Ok(SenderCommand::Patch { request, reply }) => {
+                    let port = self.shared.port;
+                    let session = self.session(&request.id, request.viewer);
+                    let refused = Err(IcePatchRefused::NoSession);
+                    let _ = reply.send(session.map_or(refused, |session| session.patch(&request, port, now)));
                 }
                 Ok(SenderCommand::End(end)) => {
                     self.ends = Some(now + END);
@@ -167,6 +183,13 @@ impl SenderSessions {
                 Err(TryRecvError::Disconnected) => return true,
             }
         }
+    }
+
+    /// Returns the session with this id, which is that of this viewer if one is named.
+    fn session(&mut self, id: &str, viewer: Option<[u8; FINGERPRINT]>) -> Option<&mut ViewerSession> {
+        let is_named =
+            |session: &&mut ViewerSession| session.id == id && (viewer.is_none() || session.proved == viewer);
+        self.viewers.iter_mut().find(is_named)
     }
 
     /// Ends the sessions that the user has chosen.
@@ -180,9 +203,21 @@ impl SenderSessions {
     }
 
     /// Adds the session at a server, the only one.
-    pub(crate) fn add(&mut self, session: ViewerSession) {
+    pub(crate) fn publish(&mut self, session: ViewerSession, server: Arc<Mutex<ServerSession>>) {
         // There is room for one.
         let _ = self.accept(session);
+        self.server = Some(server);
+    }
+
+    /// Restarts the ICE of the session at a server if nothing comes from there. Returns the time of the next look.
+    fn restart_publication(&mut self) -> Option<Instant> {
+        let (mut server, viewer) = (lock(self.server.as_ref()?), self.viewers.first_mut()?);
+        let stopped = || self.shared.stopped.load(Ordering::Acquire);
+        if let Some(socket) = viewer.restart(&mut server, stopped) {
+            (self.socket, self.received) = (socket, ReceiveBuffer::new());
+            viewer.drive(Instant::now(), now_ns(), &self.socket);
+        }
+        viewer.restarts_at(&server)
     }
 
     fn accept(&mut self, mut session: ViewerSession) -> Result<(), OfferRefused> {

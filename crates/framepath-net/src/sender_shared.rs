@@ -13,6 +13,7 @@ use framepath_model::access_unit::Coding;
 
 use crate::congestion::SenderRequest;
 use crate::error::WebrtcError;
+use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::ledger_message::SessionEnd;
@@ -68,6 +69,8 @@ pub(crate) enum SenderCommand {
         viewer: Option<[u8; FINGERPRINT]>,
         reply: SyncSender<bool>,
     },
+    /// A change of the ICE part of a session.
+    Patch { request: IcePatch, reply: SyncSender<Result<IcePatched, IcePatchRefused>> },
     /// The stream ends in this way.
     End(SessionEnd),
 }

@@ -2,7 +2,7 @@
 //! One viewer of a sender: the session, and the frames that wait for their turn on the network.
 
 use std::collections::VecDeque;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,7 @@ use framepath_os::time::now_ns;
 use crate::bandwidth::Bandwidth;
 use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
+use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched, entity_tag};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::media_socket::{Datagram, MediaSocket};
@@ -21,6 +22,7 @@ use crate::payload::LARGEST_PAYLOAD;
 use crate::peer::{PeerEvent, WebrtcPeer};
 use crate::reassembly::FIRST_SEQ;
 use crate::sent_frame::{Departures, SentFrame};
+use crate::server_session::ServerSession;
 use crate::viewer_figures::ViewerFigures;
 
 /// Maximum size of a viewer's queue, bytes. A frame that does not fit is dropped, and so are those up to the next
@@ -40,6 +42,8 @@ const SILENCE: Duration = Duration::from_secs(10);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Time for which a finished stream stays open, so that the viewer can ask for its last packets again.
 const LINGER: Duration = Duration::from_millis(250);
+/// Shortest time between two restarts of ICE, each of which needs some time of the thread that sends to all viewers.
+const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest wait for the viewer to confirm that it has the message about the end of its session.
 const END_MESSAGE: Duration = Duration::from_secs(3);
 
@@ -97,6 +101,9 @@ pub(crate) struct ViewerSession {
     /// Sums since the connection, except `number`, `address` and `since`.
     sums: ViewerSums,
     peer: WebrtcPeer,
+    /// Number of restarts of ICE, and the time of the last one.
+    restarts: u32,
+    restarted: Option<Instant>,
     began: Instant,
     progress: ViewerProgress,
     queue: VecDeque<QueuedFrame>,
@@ -149,6 +156,8 @@ impl ViewerSession {
             since: now,
             sums: ViewerSums::default(),
             peer,
+            restarts: 0,
+            restarted: None,
             began: now,
             progress: ViewerProgress::Connecting,
             queue: VecDeque::new(),
@@ -274,6 +283,52 @@ impl ViewerSession {
             self.peer.close();
             self.progress = ViewerProgress::Closing;
         }
+    }
+
+    /// Changes the ICE part of the session, whose socket has the port `port`.
+    ///
+    /// # Errors
+    /// See [`IcePatchRefused`].
+    pub(crate) fn patch(
+        &mut self,
+        patch: &IcePatch,
+        port: u16,
+        now: Instant,
+    ) -> Result<IcePatched, IcePatchRefused> {
+        let IcePatch { fragment, tag, local, remote, .. } = patch;
+        if tag.as_ref().is_some_and(|tag| *tag != entity_tag(self.restarts)) {
+            return Err(IcePatchRefused::OtherTag);
+        }
+        if !self.peer.is_restart(fragment) {
+            self.peer.add_candidates(fragment);
+            return Ok(IcePatched::Candidates);
+        }
+        let is_recent = self.restarted.is_some_and(|at| now.duration_since(at) < RESTART_INTERVAL);
+        if !self.is_watching() || is_recent {
+            return Err(IcePatchRefused::Busy);
+        }
+        self.restarted = Some(now);
+        let accepted = self.peer.accept_restart(fragment, SocketAddr::new(*local, port), *remote);
+        let fragment = accepted.map_err(|error| IcePatchRefused::Invalid(error.to_string()))?;
+        log::info!("viewer {} at {}: restarts ICE at {remote}", self.number, self.address);
+        self.restarts += 1;
+        (self.address, self.heard) = (*remote, now);
+        Ok(IcePatched::Restarted { fragment, tag: entity_tag(self.restarts) })
+    }
+
+    /// Restarts the ICE of the session at a server if it is time to. Returns the new socket.
+    pub(crate) fn restart(
+        &mut self,
+        server: &mut ServerSession,
+        canceled: impl Fn() -> bool,
+    ) -> Option<MediaSocket> {
+        let heard = self.heard;
+        self.is_watching().then(|| server.restart(&mut self.peer, heard, canceled))?
+    }
+
+    /// Returns the time at which [`restart`](ViewerSession::restart) has something to do if no datagram arrives.
+    pub(crate) fn restarts_at(&self, server: &ServerSession) -> Option<Instant> {
+        server.restarts_at(self.heard).filter(|_| self.is_watching())
     }
 
     fn is_open(&self) -> bool {

@@ -9,12 +9,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::handshake;
-use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HOST, LOCATION, RETRY_AFTER};
+use hyper::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, IF_MATCH, LOCATION, RETRY_AFTER};
 use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
 
 use crate::error::WebrtcError;
 use crate::http_io::{HttpChannel, drive, split, text_of};
 use crate::https::secure;
+use crate::ice_fragment::{IceFragment, SDP_FRAGMENT};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingCode, ProvenRequest};
 use crate::wake_event::WakeEvent;
 use crate::whep_server::{METRICS, SDP};
@@ -157,6 +158,8 @@ pub(crate) struct WhepAnswer {
     pub(crate) answer: String,
     /// Path of the session's resource; `None` if the server named none.
     pub(crate) resource: Option<String>,
+    /// True if the server takes restarts of ICE: then it names the ICE session (RFC 9725, section 4.3.1).
+    pub(crate) takes_restarts: bool,
 }
 
 impl WhepClient {
@@ -241,7 +244,44 @@ impl WhepClient {
         // A session on another server gets no request, because the token is for this one.
         let resource = location.and_then(|location| self.resolve(location)).filter(|uri| self.is_here(uri));
         let resource = resource.and_then(|uri| uri.path_and_query().map(|path| path.as_str().to_owned()));
-        Ok(WhepAnswer { answer, resource })
+        Ok(WhepAnswer { answer, resource, takes_restarts: headers.contains_key(ETAG) })
+    }
+
+    /// Connects to the server anew, from the address of this computer by which it is reached now.
+    ///
+    /// # Errors
+    /// The server does not answer before `deadline`.
+    pub(crate) fn connect_again(&mut self, deadline: Instant) -> Result<(), WebrtcError> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(CHECK);
+        let stream = TcpStream::connect_timeout(&self.server, left).map_err(WebrtcError::io("connect"))?;
+        self.local = stream.local_addr().map_err(WebrtcError::io("getsockname"))?;
+        self.stream = Some(stream);
+        Ok(())
+    }
+
+    /// Restarts ICE in the session with this resource (RFC 9725, section 4.3.3). Returns the server's fragment.
+    ///
+    /// # Errors
+    /// As [`offer`](WhepClient::offer), except that there are no redirections.
+    pub(crate) fn restart(
+        &mut self,
+        resource: &str,
+        fragment: &IceFragment,
+        deadline: Instant,
+        canceled: impl Fn() -> bool,
+    ) -> Result<IceFragment, WebrtcError> {
+        let body = fragment.to_string();
+        let request = ProvenRequest { method: Method::PATCH.as_str(), path: resource, body: &body };
+        let answer = self.request(&Method::PATCH, resource, body.clone(), deadline, canceled)?;
+        let HttpAnswer { status, headers, text } = answer;
+        if status != StatusCode::OK {
+            return Err(WebrtcError::Refused { status: status.as_u16(), advice: "" });
+        }
+        if !self.credential.trusts(&text, &headers, request)? {
+            return Err(WebrtcError::ForeignAnswer);
+        }
+        let read = IceFragment::read(&text);
+        read.ok_or_else(|| WebrtcError::Description("not the ICE part of a session description".to_owned()))
     }
 
     /// Returns the URL that `location` means in an answer: a whole URL, or a path of this server.
@@ -318,7 +358,9 @@ impl WhepClient {
         let authority = self.uri.authority().map_or("", |authority| authority.as_str());
         let host = authority.rsplit('@').next().unwrap_or(authority);
         let mut request = Request::builder().method(method).uri(path).header(HOST, host).header(ACCEPT, SDP);
-        if !body.is_empty() {
+        if method == Method::PATCH {
+            request = request.header(CONTENT_TYPE, SDP_FRAGMENT).header(IF_MATCH, "*");
+        } else if !body.is_empty() {
             request = request.header(CONTENT_TYPE, SDP);
         }
         let proven = ProvenRequest { method: method.as_str(), path, body: &body };

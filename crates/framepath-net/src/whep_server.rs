@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `DELETE` of its resource ends it, and `/` has the page
-//! for browsers.
+//! WHEP over HTTP/1.1, server side: `POST /whep` with an offer opens a session, `PATCH` of its resource changes its ICE part, `DELETE`
+//! ends it, and `/` has the page for browsers.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
 use hyper::header::{
-    ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, LOCATION, RETRY_AFTER,
+    ALLOW, AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderName, HeaderValue, IF_MATCH, LOCATION, RETRY_AFTER,
     WWW_AUTHENTICATE,
 };
 use hyper::http::uri::Authority;
@@ -25,6 +25,8 @@ use rustix::event::PollFlags;
 use subtle::ConstantTimeEq;
 
 use crate::http_io::{HttpChannel, drive, split, text_of};
+use crate::ice_fragment::{IceFragment, SDP_FRAGMENT};
+use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched, entity_tag};
 use crate::lock::lock;
 use crate::page::{self, PageFile, page_file};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingClaim, ProvenRequest};
@@ -37,6 +39,8 @@ use crate::wrong_tokens::DELAY;
 pub(crate) const ENDPOINT: &str = "/whep";
 /// Path of the figures.
 pub(crate) const METRICS: &str = "/metrics";
+/// Header that names the media type of changes (RFC 5789, section 3.1).
+const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
 /// Media type of offers and answers.
 pub(crate) const SDP: &str = "application/sdp";
 /// Largest offer, bytes. Those of browsers have a few KiB, and str0m takes long for large ones.
@@ -262,8 +266,8 @@ async fn answer(
             "not found; the endpoint is /whep, the page for browsers is /",
         ));
     }
-    let allowed = if resource.is_some() { "DELETE" } else { "POST" };
-    if request.method().as_str() != allowed {
+    let allowed = if resource.is_some() { "DELETE, PATCH" } else { "POST" };
+    if !allowed.split(", ").any(|method| method == request.method().as_str()) {
         let refused = RequestRefused::new(StatusCode::METHOD_NOT_ALLOWED, format!("allowed: {allowed}"));
         return Err(RequestRefused { header: Some((ALLOW, allowed)), ..refused });
     }
@@ -273,9 +277,12 @@ async fn answer(
     let body = body.ok_or_else(|| {
         RequestRefused::new(StatusCode::PAYLOAD_TOO_LARGE, "expected at most 16 KiB of UTF-8")
     })?;
-    let proven = ProvenRequest { method: allowed, path: head.uri.path(), body: &body };
+    let proven = ProvenRequest { method: head.method.as_str(), path: head.uri.path(), body: &body };
     let claim = authorize(&head.headers, proven, remote, &commands.shared)?;
     match resource {
+        Some(id) if head.method == Method::PATCH => {
+            patch(id, &head.headers, &body, claim, [local, remote], commands)
+        }
         Some(id) => delete(id, claim.map(|claim| claim.viewer), commands),
         None => open(&head.headers, &body, claim, [local, remote], commands),
     }
@@ -329,8 +336,7 @@ fn open(
     commands: &Commands,
 ) -> Result<Response<String>, RequestRefused> {
     let refuse = |status, text: &str| RequestRefused::new(status, text);
-    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if !media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(SDP)) {
+    if !has_type(headers, SDP) {
         return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "expected an offer of type application/sdp"));
     }
     // A proof that was overheard and sent again opens no second session. A viewer that tries again has a new offer.
@@ -348,21 +354,109 @@ fn open(
         OfferRefused::Busy => RequestRefused::for_now("the sender is busy"),
         OfferRefused::Invalid(text) => RequestRefused::new(StatusCode::BAD_REQUEST, text),
     })?;
-    let proof = commands.shared.pairing.as_ref().zip(claim).map(|(pairing, claim)| {
-        let header = pairing.answer_header(&claim.proof, &answer).ok()?;
-        HeaderValue::from_str(&header).ok()
-    });
-    let mut created = Response::new(answer);
-    if let Some(proof) = proof {
-        let proof = proof.ok_or_else(RequestRefused::unavailable)?;
-        created.headers_mut().insert(ANSWER_PROOF, proof);
-    }
+    let mut created = proven_response(answer, claim.as_ref(), &commands.shared)?;
     *created.status_mut() = StatusCode::CREATED;
     created.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP));
+    created.headers_mut().insert(ACCEPT_PATCH, HeaderValue::from_static(SDP_FRAGMENT));
+    set_tag(&mut created, &entity_tag(0));
     if let Ok(location) = HeaderValue::from_str(&format!("{ENDPOINT}/{id}")) {
         created.headers_mut().insert(LOCATION, location);
     }
     Ok(created)
+}
+
+/// Returns true if a request has a body of this media type.
+fn has_type(headers: &HeaderMap, expected: &str) -> bool {
+    let media_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    media_type.split(';').next().is_some_and(|name| name.trim().eq_ignore_ascii_case(expected))
+}
+
+/// Returns the answer to the request that has proved `claim`, with its own proof.
+fn proven_response(
+    answer: String,
+    claim: Option<&PairingClaim>,
+    shared: &SenderShared,
+) -> Result<Response<String>, RequestRefused> {
+    let proof = shared.pairing.as_ref().zip(claim).map(|(pairing, claim)| {
+        let header = pairing.answer_header(&claim.proof, &answer).ok()?;
+        HeaderValue::from_str(&header).ok()
+    });
+    let mut response = Response::new(answer);
+    if let Some(proof) = proof {
+        let proof = proof.ok_or_else(RequestRefused::unavailable)?;
+        response.headers_mut().insert(ANSWER_PROOF, proof);
+    }
+    Ok(response)
+}
+
+fn set_tag(response: &mut Response<String>, tag: &str) {
+    if let Ok(tag) = HeaderValue::from_str(tag) {
+        response.headers_mut().insert(ETAG, tag);
+    }
+}
+
+/// Changes the ICE part of a viewer's session (RFC 9725, section 4.3): takes candidates, or restarts ICE.
+fn patch(
+    id: String,
+    headers: &HeaderMap,
+    fragment: &str,
+    claim: Option<PairingClaim>,
+    [local, remote]: [IpAddr; 2],
+    commands: &Commands,
+) -> Result<Response<String>, RequestRefused> {
+    let refuse = |status, text: &str| Err(RequestRefused::new(status, text));
+    if !has_type(headers, SDP_FRAGMENT) {
+        return refuse(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "expected a fragment of type application/trickle-ice-sdpfrag",
+        );
+    }
+    let Some(tag) = headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
+        return refuse(
+            StatusCode::PRECONDITION_REQUIRED,
+            "expected If-Match with the session's ETag, or * for a restart",
+        );
+    };
+    let Some(fragment) = IceFragment::read(fragment) else {
+        return refuse(StatusCode::BAD_REQUEST, "not the ICE part of a session description");
+    };
+    // A restart that was overheard and sent again would undo the one behind it.
+    if claim.as_ref().is_some_and(|claim| !commands.shared.use_proof(claim.proof)) {
+        return refuse(StatusCode::CONFLICT, "this change was made");
+    }
+    let tag = (tag != "*").then(|| tag.to_owned());
+    let request =
+        IcePatch { id, viewer: claim.as_ref().map(|claim| claim.viewer), fragment, tag, local, remote };
+    let (reply, replies) = sync_channel(1);
+    if !commands.send(SenderCommand::Patch { request, reply }) {
+        return Err(RequestRefused::unavailable());
+    }
+    let patched = replies.recv_timeout(REPLY).map_err(RequestRefused::no_reply)?;
+    if matches!(patched, Err(IcePatchRefused::Busy)) {
+        // Nothing was changed, and the viewer may send its request again.
+        claim.iter().for_each(|claim| commands.shared.forget_proof(&claim.proof));
+    }
+    match patched {
+        Ok(IcePatched::Candidates) => {
+            let mut taken = Response::new(String::new());
+            *taken.status_mut() = StatusCode::NO_CONTENT;
+            Ok(taken)
+        }
+        Ok(IcePatched::Restarted { fragment, tag }) => {
+            let mut restarted = proven_response(fragment.to_string(), claim.as_ref(), &commands.shared)?;
+            restarted.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP_FRAGMENT));
+            set_tag(&mut restarted, &tag);
+            Ok(restarted)
+        }
+        Err(IcePatchRefused::NoSession) => refuse(StatusCode::NOT_FOUND, "no such session"),
+        Err(IcePatchRefused::OtherTag) => {
+            refuse(StatusCode::PRECONDITION_FAILED, "the session has another ETag")
+        }
+        Err(IcePatchRefused::Busy) => {
+            Err(RequestRefused::for_now("the session connects, or has just restarted"))
+        }
+        Err(IcePatchRefused::Invalid(text)) => refuse(StatusCode::BAD_REQUEST, &text),
+    }
 }
 
 /// Ends the session of a viewer: of the one with the certificate `viewer`, if the request proves one.

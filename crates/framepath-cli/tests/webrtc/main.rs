@@ -15,6 +15,7 @@ mod pion;
 mod proxy;
 mod reconnects;
 mod refusals;
+mod restarts;
 mod rtp;
 mod sender;
 mod sharing;
@@ -92,4 +93,7 @@ framepath_testkit::tests!(
     reconnects::a_viewer_gives_up_after_the_timeout,
     reconnects::connections_without_a_frame_are_failed_attempts,
     reconnects::a_viewer_that_comes_back_gets_a_keyframe_at_once,
+    restarts::a_viewer_whose_address_changes_keeps_its_session,
+    restarts::a_browser_whose_address_changes_keeps_its_session,
+    restarts::a_publisher_whose_address_changes_keeps_its_session,
 );

@@ -10,6 +10,8 @@ use framepath_testkit::{program, wait};
 
 /// Address of the interface.
 pub const ADDRESS: &str = "10.88.0.1";
+/// Addresses of the neighbour, one after the other.
+pub const NEIGHBOURS: [&str; 2] = ["10.88.0.2", "10.88.0.3"];
 
 /// Network namespace, which ends with this value.
 pub struct Namespace {
@@ -23,12 +25,36 @@ impl Namespace {
             "ip link add one type veth peer name two && ip address add {ADDRESS}/24 dev one && ip link set one up && \
              ip link set two up && ip link set lo up && echo ready && exec cat"
         );
-        let mut holder = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--net", "sh", "-c", &set_up])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut holder = Command::new("unshare");
+        holder.args(["--user", "--map-root-user", "--net", "sh", "-c", &set_up]);
+        Namespace::held_by(holder)
+    }
+
+    /// Makes a namespace on the other end of this one's interface, with the first address of [`NEIGHBOURS`].
+    pub fn neighbour(&self) -> Result<Namespace, Missing> {
+        let mut holder = self.inside("unshare");
+        holder.args(["--net", "sh", "-c", "echo ready && exec cat"]);
+        let neighbour = Namespace::held_by(holder)?;
+        self.run(&format!("ip link set two netns {}", neighbour.holder.id()));
+        let first = NEIGHBOURS[0];
+        neighbour.run(&format!("ip link set lo up; ip address add {first}/24 dev two; ip link set two up"));
+        Ok(neighbour)
+    }
+
+    /// Gives the neighbour its second address in the place of the first.
+    pub fn change_address(&self) {
+        let [first, second] = NEIGHBOURS;
+        self.run(&format!("ip address del {first}/24 dev two; ip address add {second}/24 dev two"));
+    }
+
+    /// Runs commands of the shell in the namespace.
+    fn run(&self, commands: &str) {
+        let ended = self.inside("sh").args(["-ec", commands]).output().unwrap();
+        assert!(ended.status.success(), "{commands}: {}", String::from_utf8_lossy(&ended.stderr));
+    }
+
+    fn held_by(mut command: Command) -> Result<Namespace, Missing> {
+        let mut holder = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(holder.stdout.take().unwrap()).read_line(&mut line).unwrap();
         if line != "ready\n" {

@@ -12,6 +12,10 @@ const PINGS = { first: 20, later: 200, count: 10 };
 const REPORT = 50;
 /** Time for the candidates of this browser, milliseconds. */
 const GATHERING = 2000;
+/** Time between two restarts of ICE, milliseconds, while no packet arrives. */
+const RESTART = 2000;
+/** Media type of the ICE part of a session description. */
+const FRAGMENT = "application/trickle-ice-sdpfrag";
 /** Time for the connection, milliseconds. */
 const CONNECTING = 15000;
 
@@ -48,6 +52,7 @@ export class Session extends EventTarget {
     });
     peer.addEventListener("connectionstatechange", () => {
       if (peer.connectionState === "failed") this.close("The connection is lost.");
+      if (peer.connectionState === "disconnected") this.restart(peer);
     });
     this.openLedger();
     await peer.setLocalDescription();
@@ -78,6 +83,30 @@ export class Session extends EventTarget {
     }
     this.resource = response.headers.get("Location");
     return text;
+  }
+
+  /**
+   * Restarts ICE until packets arrive again: the network of this device may be another one. The browser says when it gives up.
+   */
+  async restart(peer) {
+    while (this.peer === peer && peer.connectionState === "disconnected") {
+      const again = new Promise((resolve) => setTimeout(resolve, RESTART));
+      try {
+        await peer.setLocalDescription(await peer.createOffer({ iceRestart: true }));
+        const response = await fetch(this.resource, {
+          method: "PATCH",
+          headers: { "Content-Type": FRAGMENT, "If-Match": "*", Authorization: `Bearer ${this.token}` },
+          body: icePart(peer.localDescription.sdp),
+          signal: AbortSignal.timeout(RESTART),
+        });
+        if (response.status !== 200) throw new Error(`HTTP status ${response.status}`);
+        const answer = merged(peer.remoteDescription.sdp, await response.text());
+        await peer.setRemoteDescription({ type: "answer", sdp: answer });
+      } catch (error) {
+        if (peer.signalingState === "have-local-offer") await peer.setLocalDescription({ type: "rollback" });
+      }
+      await again;
+    }
   }
 
   openLedger() {
@@ -187,6 +216,22 @@ function gathered(peer) {
       if (peer.iceGatheringState === "complete") resolve();
     });
   });
+}
+
+const ICE = /^a=(ice-ufrag|ice-pwd|candidate|end-of-candidates)\b/;
+
+/** Returns the ICE part of a session description: that of its first media, whose transport all share (RFC 8840, section 9). */
+function icePart(sdp) {
+  const media = sdp.split(/^(?=m=)/m)[1];
+  const lines = media.split("\r\n").filter((line) => /^(m=|a=mid:)/.test(line) || ICE.test(line));
+  return lines.map((line) => `${line}\r\n`).join("");
+}
+
+/** Returns a session description with another ICE part. */
+function merged(sdp, part) {
+  const kept = sdp.split("\r\n").filter((line) => !ICE.test(line));
+  const ice = part.split("\r\n").filter((line) => ICE.test(line));
+  return kept.flatMap((line) => (line.startsWith("a=mid:") ? [line, ...ice] : [line])).join("\r\n");
 }
 
 function endText({ end, dropped }) {

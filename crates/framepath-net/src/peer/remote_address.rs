@@ -3,7 +3,7 @@
 //!
 //! ICE lets the other end change its address at any time, by a message that anyone can make who has seen the offer and the answer, and
 //! these cross the network in plain HTTP. So a session stays at the address at which it has connected: nobody else can lead the stream
-//! away. An end whose address changes has to connect again.
+//! away. An end whose address changes restarts ICE, for which it needs the right to the session, or connects again.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,23 +17,46 @@ fn address(of: SocketAddr) -> Address {
     (of.ip(), of.port())
 }
 
-/// Address of the other end, which is open while the session connects.
+/// What a session knows about the address of its other end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Settlement {
+    /// The session connects, and the address may be any.
+    #[default]
+    Open,
+    /// ICE restarts. The session is at its address until there is another one. The other one has the given IP address, if there is one:
+    /// no certificate is proved again, and a forged source address could otherwise lead the stream to an end that has not asked for it.
+    Restarting(Option<IpAddr>),
+    /// The address stays.
+    Settled,
+}
+
+/// Address of the other end, which is open while the session connects, and while it restarts ICE.
 #[derive(Default)]
 pub(super) struct RemoteAddress {
     /// Addresses that have sent datagrams of the session.
     heard: Vec<Address>,
     /// Address to which the last datagram of DTLS or RTP was sent.
     used: Option<Address>,
-    is_connected: bool,
+    settlement: Settlement,
 }
 
 impl RemoteAddress {
     /// Returns true if a datagram from `source` may be for the session.
     pub(super) fn may_send(&self, source: SocketAddr) -> bool {
         let source = address(source);
-        if self.is_connected {
-            return self.used == Some(source);
+        self.used == Some(source) || self.may_become(source) && self.has_room(source)
+    }
+
+    /// Returns true if the session may move to this address.
+    fn may_become(&self, (ip, _): Address) -> bool {
+        match self.settlement {
+            Settlement::Open => true,
+            Settlement::Restarting(only) => only.is_none_or(|only| only == ip),
+            Settlement::Settled => false,
         }
+    }
+
+    fn has_room(&self, source: Address) -> bool {
         self.heard.len() < MOST_CONNECTING || self.heard.contains(&source)
     }
 
@@ -46,17 +69,27 @@ impl RemoteAddress {
 
     /// Returns true if the session may send this datagram to `destination`.
     pub(super) fn may_receive(&mut self, destination: SocketAddr, datagram: &[u8]) -> bool {
+        let destination = address(destination);
         // RFC 7983: the first byte of STUN is 0 to 3. Its answers go to any address that asks.
         let is_stun = datagram.first().is_some_and(|first| *first < 4);
-        if !is_stun && !self.is_connected {
-            self.used = Some(address(destination));
+        if !is_stun && self.used != Some(destination) && self.may_become(destination) {
+            self.used = Some(destination);
+            if self.settlement != Settlement::Open {
+                self.settle();
+            }
         }
-        is_stun || self.used == Some(address(destination))
+        is_stun || self.used == Some(destination)
     }
 
-    /// Records that the other end has proved its certificate: its address stays from now on.
-    pub(super) fn connected(&mut self) {
-        self.is_connected = true;
+    /// Lets the address stay: the other end has proved its certificate, or the session has moved.
+    pub(super) fn settle(&mut self) {
+        self.settlement = Settlement::Settled;
+        self.heard.clear();
+    }
+
+    /// Lets the session move once, to an address with the IP address `only` if there is one.
+    pub(super) fn restarted(&mut self, only: Option<IpAddr>) {
+        self.settlement = Settlement::Restarting(only);
         self.heard.clear();
     }
 }
@@ -81,11 +114,28 @@ mod tests {
             remote.heard(at(port));
             assert!(remote.may_receive(at(port), STUN) && remote.may_receive(at(port), DTLS));
         }
-        remote.connected();
+        remote.settle();
         let allowed = [1, 2, 3].map(|port| (remote.may_send(at(port)), remote.may_receive(at(port), RTP)));
         assert_eq!(allowed, [(false, false), (true, true), (false, false)]);
         let same_host = SocketAddr::from(([192, 0, 2, 2], 2));
         assert!(!remote.may_send(same_host) && !remote.may_receive(same_host, DTLS));
+    }
+
+    #[test]
+    fn a_restart_moves_a_session_once_and_only_to_the_address_that_has_asked_for_it() {
+        let mut remote = RemoteAddress::default();
+        assert!(remote.may_receive(at(1), DTLS));
+        remote.settle();
+        remote.restarted(Some(at(2).ip()));
+        let foreign = SocketAddr::from(([192, 0, 2, 2], 2));
+        assert!(!remote.may_send(foreign) && !remote.may_receive(foreign, RTP));
+        // The stream goes on at the address before until there is another one.
+        assert!(remote.may_send(at(1)) && remote.may_receive(at(1), RTP));
+        assert!(remote.may_send(at(2)) && remote.may_receive(at(2), STUN));
+        remote.heard(at(2));
+        assert!(remote.may_receive(at(2), RTP));
+        let allowed = [1, 2, 3].map(|port| (remote.may_send(at(port)), remote.may_receive(at(port), RTP)));
+        assert_eq!(allowed, [(false, false), (true, true), (false, false)]);
     }
 
     #[test]

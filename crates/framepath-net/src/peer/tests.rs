@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 
+use str0m::channel::ChannelConfig;
+
 use super::missing_chunk::MOST_AHEAD;
 use super::*;
 use crate::ledger_channel::LEDGER_ATTRIBUTE;
@@ -50,7 +52,7 @@ fn connected(identities: [&Identity; 2], pinned: [Option<[u8; FINGERPRINT]>; 2])
 /// Runs a session on the loopback interface. The offer and the answer reach the other end unchanged; the ends accept only
 /// certificates with these SHA-256. Returns both ends, the viewer first, whether each was connected within two seconds, and the
 /// error that has ended the session.
-fn session(
+pub(super) fn session(
     identities: [&Identity; 2],
     pinned: [Option<[u8; FINGERPRINT]>; 2],
 ) -> ([(WebrtcPeer, MediaSocket); 2], [bool; 2], Option<WebrtcError>) {
@@ -552,7 +554,7 @@ fn a_server_gets_the_packets_of_a_published_stream() {
         let answer = rtc.sdp_api().accept_offer(SdpOffer::from_sdp_string(&offer).unwrap())?.to_sdp_string();
         let mid = Mid::from(answer.lines().find_map(|line| line.strip_prefix("a=mid:")).unwrap());
         let (pt, _) = payload_type(&rtc, mid, &[coding]).unwrap();
-        accepted = Some(WebrtcPeer::new(rtc, remote, (mid, pt, coding), now));
+        accepted = Some(WebrtcPeer::new(rtc, &offer, remote, (mid, pt, coding), now));
         Ok(answer)
     });
     let (mut sender, mut server) = (sender.unwrap(), accepted.unwrap());
