@@ -2,14 +2,14 @@
 //! Iterator over the frames of a pipeline.
 
 use std::fmt;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_os::memory::pool::Frame;
 use framepath_os::process::stop::Stop;
-use framepath_os::sync::queue::{Leaky, Receiver, Sender, queue};
+use framepath_os::sync::queue::{Leaky, Received, Receiver, Sender, queue};
 
 use crate::error::{RunError, StageError};
 use crate::item::Item;
@@ -75,6 +75,19 @@ pub struct Frames {
     /// True if `next` returned a frame, or this iterator requested a seek or flush: then an end without
     /// frames is no error.
     had_any: bool,
+    /// Stream at the end of the pipeline, as its hops know it before the first frame.
+    stream: Option<StreamInfo>,
+}
+
+/// What [`Frames::next_unless`] found.
+#[derive(Debug)]
+pub enum NextFrame {
+    /// The next frame, or the error that ended the pipeline.
+    Frame(Result<Frame, RunError>),
+    /// The stream has ended; a seek may go back.
+    End,
+    /// No frame was there, and `news` returned true.
+    News,
 }
 
 /// Message from the run to the iterator.
@@ -114,8 +127,10 @@ impl Pipeline {
     /// As [`frames`](Pipeline::frames).
     pub fn frames_with(self, options: Options) -> Result<Frames, RunError> {
         let (sender, receiver) = queue(DEPTH, Leaky::No);
-        let mut pipeline = self.sink(Sending(sender)).named("frames");
+        let stream = Arc::<OnceLock<StreamInfo>>::default();
+        let mut pipeline = self.sink(Sending { sender, stream: stream.clone() }).named("frames");
         pipeline.prepare(&options)?;
+        let stream = stream.get().copied();
         let stop = options.stop.clone();
         let run = std::thread::Builder::new().name("framepath".to_owned());
         let requests = pipeline.requests();
@@ -134,11 +149,63 @@ impl Pipeline {
             generation: 0,
             at_end: false,
             had_any: false,
+            stream,
         })
     }
 }
 
 impl Frames {
+    /// Returns the stream at the end of the pipeline, its time base among others; `None` if its hops know it only with the first frame.
+    ///
+    /// ```
+    /// use framepath::{Pipeline, Rational};
+    ///
+    /// let frames = Pipeline::parse("test frames=3 rate=50 size=64x48")?.frames()?;
+    /// assert_eq!(frames.stream().map(|stream| stream.frame_rate), Some(Rational::new(50, 1)));
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn stream(&self) -> Option<StreamInfo> {
+        self.stream
+    }
+
+    /// Takes the next frame as `next` does, but returns [`NextFrame::News`] if there is none yet and `news` returns true. `news` is
+    /// called again when a signal has interrupted the wait; it should be quick.
+    ///
+    /// ```
+    /// use framepath::{NextFrame, Pipeline};
+    ///
+    /// let mut frames = Pipeline::parse("test frames=2 size=64x48")?.frames()?;
+    /// assert!(matches!(frames.next_unless(|| false), NextFrame::Frame(Ok(_))));
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn next_unless(&mut self, news: impl Fn() -> bool) -> NextFrame {
+        // The seek may have been sent by another handle.
+        let generation = self.requests.generation();
+        if generation > self.generation && self.receiver.is_some() {
+            // After the seek, the end of the stream is reported again.
+            (self.generation, self.at_end) = (generation, false);
+        }
+        while !self.at_end {
+            let Some(receiver) = self.receiver.as_mut() else { return NextFrame::End };
+            match receiver.recv_unless(&news) {
+                Received::Value(Sent { generation, .. }) if generation < self.generation => {
+                    self.requests.count_flushed(1);
+                }
+                Received::Value(Sent { frame: Some(frame), .. }) => {
+                    self.had_any = true;
+                    return NextFrame::Frame(Ok(frame));
+                }
+                // An end before any frame may be an error, which `finish` returns.
+                Received::Value(Sent { frame: None, .. }) if self.had_any => self.at_end = true,
+                Received::News => return NextFrame::News,
+                Received::Value(_) | Received::Closed => {
+                    return self.finish().err().map_or(NextFrame::End, |error| NextFrame::Frame(Err(error)));
+                }
+            }
+        }
+        NextFrame::End
+    }
+
     /// Returns a handle that stops the pipeline from any thread. The iterator still returns the frames
     /// inside the pipeline, for at most about 0.4 s after the stop.
     ///
@@ -217,6 +284,34 @@ impl Frames {
         self.report.get()
     }
 
+    /// Returns true if `next` has returned `None` or an error, and no seek has followed.
+    pub fn has_ended(&self) -> bool {
+        self.at_end
+    }
+
+    /// Ends the iterator, and stops the pipeline if it runs, as dropping the iterator does. Returns the report of the run; `None` if
+    /// the run's thread panicked.
+    ///
+    /// ```
+    /// use framepath::Pipeline;
+    ///
+    /// let mut frames = Pipeline::parse("test frames=0 size=64x48")?.frames()?;
+    /// assert!(frames.next().is_some());
+    /// assert!(frames.into_report().is_some_and(|report| report.interrupted));
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn into_report(mut self) -> Option<Report> {
+        if !self.at_end {
+            self.stop.stop();
+        }
+        let error = self.finish().err();
+        let mut report = self.report.take()?;
+        report.error = error.or(report.error);
+        // Nothing is left to stop.
+        self.at_end = true;
+        Some(report)
+    }
+
     /// Lets the run end at the end of the stream, and waits for the run. Returns its report, or an error if
     /// its thread panicked; `None` after the first call.
     fn join(&self) -> Option<Result<Report, RunError>> {
@@ -252,27 +347,10 @@ impl Iterator for Frames {
     type Item = Result<Frame, RunError>;
 
     fn next(&mut self) -> Option<Result<Frame, RunError>> {
-        // The seek may have been sent by another handle.
-        let generation = self.requests.generation();
-        if generation > self.generation && self.receiver.is_some() {
-            // After the seek, the end of the stream is reported again.
-            (self.generation, self.at_end) = (generation, false);
+        match self.next_unless(|| false) {
+            NextFrame::Frame(frame) => Some(frame),
+            NextFrame::End | NextFrame::News => None,
         }
-        while !self.at_end {
-            match self.receiver.as_mut()?.recv() {
-                Some(Sent { generation, .. }) if generation < self.generation => {
-                    self.requests.count_flushed(1);
-                }
-                Some(Sent { frame: Some(frame), .. }) => {
-                    self.had_any = true;
-                    return Some(Ok(frame));
-                }
-                // An end before any frame may be an error, which `finish` returns.
-                Some(Sent { frame: None, .. }) if self.had_any => self.at_end = true,
-                Some(_) | None => return self.finish().err().map(Err),
-            }
-        }
-        None
     }
 }
 
@@ -288,19 +366,25 @@ impl Drop for Frames {
 }
 
 /// The sink that sends frames to the iterator.
-struct Sending(Sender<Sent>);
+struct Sending {
+    sender: Sender<Sent>,
+    /// Set when the stage starts.
+    stream: Arc<OnceLock<StreamInfo>>,
+}
 
 impl Sending {
     /// Sends a frame to the iterator, or with `None` the end of a stream that is held open. Fails with
     /// [`StageError::Downstream`] once the iterator has ended or was dropped.
     fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), HopFailure> {
-        let sent = self.0.send(Sent { frame, generation: out.generation() });
+        let sent = self.sender.send(Sent { frame, generation: out.generation() });
         sent.map(|_| ()).map_err(|_| out.fail(StageError::Downstream))
     }
 }
 
 impl Stage for Sending {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        // A second start has the same stream.
+        let _ = self.stream.set(*info);
         Ok(*info)
     }
 

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""``python -m framepath``: the command ``framepath``."""
+
+import os
+import sys
+
+from . import program
+
+os.execv(program(), [program(), *sys.argv[1:]])

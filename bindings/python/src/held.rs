@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames that Python keeps.
+//!
+//! A frame holds a slot of a pool, and the pool has room for [`MOST_SLOTS`] frames of the program. A program that keeps more, as by
+//! `list(frames)`, gets copies, so that the decoder goes on.
+
+use std::mem::ManuallyDrop;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use framepath::format::Layout;
+use framepath::{Frame, FrameMut, Pool, PoolError};
+
+/// Number of slots that Python keeps while it takes further frames (see `framepath::Frames`).
+const MOST_SLOTS: usize = 4;
+
+/// Counts of the frames of one iterator or run.
+#[derive(Default)]
+pub(crate) struct HeldCounts {
+    /// Slots that Python keeps now.
+    slots: AtomicUsize,
+    /// Bytes of frames that were copied, because Python kept too many slots, or asked for a copy.
+    pub(crate) copied_bytes: AtomicU64,
+}
+
+/// Frame that Python keeps: the object for the frame, its planes, and the views of their memory share it.
+pub(crate) struct HeldFrame {
+    frame: ManuallyDrop<Frame>,
+    /// Counts in which the frame has a slot; `None` for a copy.
+    slot_of: Option<Arc<HeldCounts>>,
+    /// Process that took the frame.
+    pid: u32,
+}
+
+impl HeldFrame {
+    /// Keeps `frame`, or a copy of it if Python keeps too many slots.
+    ///
+    /// # Errors
+    /// There is no memory for the copy.
+    pub(crate) fn new(frame: Frame, counts: &Arc<HeldCounts>) -> Result<HeldFrame, PoolError> {
+        // Only an iterator adds slots, one at a time, so that no other thread passes the limit meanwhile.
+        if counts.slots.load(Ordering::Relaxed) < MOST_SLOTS {
+            counts.slots.fetch_add(1, Ordering::Relaxed);
+            let mut held = HeldFrame::apart(frame);
+            held.slot_of = Some(counts.clone());
+            return Ok(held);
+        }
+        let copied = copy(&frame)?;
+        counts.copied_bytes.fetch_add(copied.layout().pixel_bytes() as u64, Ordering::Relaxed);
+        Ok(HeldFrame::apart(copied))
+    }
+
+    /// Keeps a frame that has memory of its own.
+    pub(crate) fn apart(frame: Frame) -> HeldFrame {
+        HeldFrame { frame: ManuallyDrop::new(frame), slot_of: None, pid: process::id() }
+    }
+
+    pub(crate) fn frame(&self) -> &Frame {
+        &self.frame
+    }
+}
+
+impl Drop for HeldFrame {
+    fn drop(&mut self) {
+        // The child of a fork has only copies of the pool's counters, or shares them with the process that uses the slot on.
+        if self.pid != process::id() {
+            return;
+        }
+        // SAFETY: dropped once, here.
+        unsafe { ManuallyDrop::drop(&mut self.frame) };
+        if let Some(counts) = &self.slot_of {
+            counts.slots.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Returns a writable frame with `bytes` bytes of memory of its own.
+pub(crate) fn own_frame(bytes: usize) -> Result<FrameMut, PoolError> {
+    let mut pool = Pool::new(bytes.max(1), 1)?;
+    pool.acquire()
+}
+
+/// Copies a frame into memory of its own, without the padding of its rows.
+fn copy(frame: &Frame) -> Result<Frame, PoolError> {
+    let of = frame.layout();
+    // The size fits: the frame has it already.
+    let packed = Layout::packed(of.format, of.width, of.height).unwrap_or(*of).with_colors(of.colors);
+    let mut copy = own_frame(packed.size)?;
+    if copy.set_layout(&packed).is_ok() {
+        for (index, plane) in packed.planes().iter().enumerate() {
+            let to = copy.plane_mut(index);
+            for (y, row) in to.chunks_mut(plane.stride).enumerate() {
+                frame.row(index, y).copy_to(&mut row[..plane.width]);
+            }
+        }
+    }
+    Ok(copy.freeze(frame.meta()))
+}

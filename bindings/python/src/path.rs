@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Path that is built from text and functions of Python.
+
+use std::sync::{Mutex, PoisonError};
+
+use framepath::{Options, Pipeline, RunError};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::error::{Error, exception};
+use crate::frames::PyFrames;
+use crate::report::PyReport;
+use crate::run::{level, run};
+use crate::stage::Function;
+
+/// Path that is ready to run once.
+#[pyclass(frozen, name = "Path", module = "framepath")]
+pub struct PyPath {
+    /// `None` once the path runs.
+    pipeline: Mutex<Option<Pipeline>>,
+    text: Mutex<String>,
+}
+
+impl PyPath {
+    fn take(&self) -> PyResult<Pipeline> {
+        let mut pipeline = self.pipeline.lock().unwrap_or_else(PoisonError::into_inner);
+        pipeline.take().ok_or_else(|| Error::new_err("a path runs once; make another one"))
+    }
+
+    /// Changes the pipeline by `change`, and notes the part's text.
+    fn change(
+        &self,
+        py: Python<'_>,
+        part: &str,
+        change: impl FnOnce(Pipeline) -> Result<Pipeline, RunError> + Send,
+    ) -> PyResult<()> {
+        let pipeline = self.take()?;
+        let changed = py.detach(|| change(pipeline)).map_err(|error| exception(py, &error))?;
+        *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(changed);
+        let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
+        text.push_str(" ! ");
+        text.push_str(part);
+        Ok(())
+    }
+}
+
+fn check_callable(function: &Bound<'_, PyAny>) -> PyResult<()> {
+    match function.is_callable() {
+        true => Ok(()),
+        false => Err(PyTypeError::new_err("expected a function that takes a frame")),
+    }
+}
+
+#[pymethods]
+impl PyPath {
+    #[new]
+    fn new(py: Python<'_>, text: &str) -> PyResult<PyPath> {
+        let pipeline = py.detach(|| Pipeline::parse(text)).map_err(|error| exception(py, &error))?;
+        Ok(PyPath { pipeline: Mutex::new(Some(pipeline)), text: Mutex::new(text.to_owned()) })
+    }
+
+    /// Adds hops of path text behind the last hop.
+    fn append(slf: Py<Self>, py: Python<'_>, text: &str) -> PyResult<Py<Self>> {
+        slf.get().change(py, text, |pipeline| pipeline.append(text))?;
+        Ok(slf)
+    }
+
+    /// Adds a function that gets each frame, and returns it, or `None` to drop it.
+    fn stage(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        check_callable(&function)?;
+        let function = Function::stage(function.unbind());
+        slf.get().change(py, "python", |pipeline| Ok(pipeline.stage(function)))?;
+        Ok(slf)
+    }
+
+    /// Ends the path in a function that gets each frame, and may return `False` to end the run.
+    fn sink(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+        check_callable(&function)?;
+        let function = Function::sink(function.unbind());
+        slf.get().change(py, "python", |pipeline| Ok(pipeline.sink(function)))?;
+        Ok(slf)
+    }
+
+    /// Starts the path, and returns its frames.
+    #[pyo3(signature = (*, ledger="full"))]
+    fn frames(&self, py: Python<'_>, ledger: &str) -> PyResult<PyFrames> {
+        let options = Options { level: level(ledger)?, ..Options::default() };
+        let pipeline = self.take()?;
+        let frames = py.detach(|| pipeline.frames_with(options)).map_err(|error| exception(py, &error))?;
+        Ok(PyFrames::new(frames))
+    }
+
+    /// Runs the path to its end, and returns the report.
+    #[pyo3(signature = (*, frames=None, ledger="full"))]
+    fn run(&self, py: Python<'_>, frames: Option<u64>, ledger: &str) -> PyResult<PyReport> {
+        let options = Options { level: level(ledger)?, frames, ..Options::default() };
+        run(py, self.take()?, options)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<framepath.Path {}>", self.text.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
