@@ -22,7 +22,12 @@ impl ArrayShape {
         let sample = if layout.format.depth() > 8 { 2 } else { 1 };
         // A palette is 256 colours of four bytes.
         let is_palette = layout.format == PixelFormat::Pal8 && index == 1;
-        let pixel = if is_palette { 4 } else { layout.format.plane_size(index, 1, 1).0 };
+        let pixel = match layout.format {
+            PixelFormat::Pal8 if is_palette => 4,
+            // Luma and one of the chromas for each pixel.
+            PixelFormat::Yuyv | PixelFormat::Uyvy => 2,
+            format => format.plane_size(index, 1, 1).0,
+        };
         let (columns, samples) = (plane.width / pixel, pixel / sample);
         let signed = |sizes: [usize; 3]| sizes.map(|size| size as isize);
         ArrayShape {

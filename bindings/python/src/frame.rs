@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frame for Python.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use framepath::format::{Layout, PixelFormat};
+use framepath::format::Layout;
 use framepath::{Frame, Rational};
-use framepath_codec::Converter;
 use pyo3::exceptions::{PyIndexError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::Error;
-use crate::held::{HeldCounts, HeldFrame, own_frame};
+use crate::held::{HeldCounts, HeldFrame};
 use crate::plane::PyPlane;
+use crate::rgb::RgbConverter;
 
 /// What the frames of one iterator or run share.
 pub(crate) struct FrameSource {
     pub(crate) counts: Arc<HeldCounts>,
     /// Seconds per tick of the frames' times; `None` if it is not known.
     pub(crate) time_base: Option<Rational>,
-    rgb: Mutex<Converter>,
+    rgb: RgbConverter,
 }
 
 impl FrameSource {
     pub(crate) fn new(time_base: Option<Rational>) -> Arc<FrameSource> {
-        let rgb = Mutex::new(Converter::new(PixelFormat::Rgb24));
-        Arc::new(FrameSource { counts: Arc::default(), time_base, rgb })
+        Arc::new(FrameSource { counts: Arc::default(), time_base, rgb: RgbConverter::new() })
     }
 }
 
@@ -104,9 +104,8 @@ impl PyFrame {
     #[getter]
     fn planes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let count = self.layout().planes().len();
-        let planes = (0..count).map(|index| {
-            as_array(Bound::new(py, PyPlane::new(self.held.clone(), index))?.into_any())
-        });
+        let planes = (0..count)
+            .map(|index| as_array(Bound::new(py, PyPlane::new(self.held.clone(), index))?.into_any()));
         PyTuple::new(py, planes.collect::<PyResult<Vec<_>>>()?)
     }
 
@@ -120,7 +119,9 @@ impl PyFrame {
 
     /// Converts the frame to RGB: an array of numpy with rows, columns and three samples of 8 bits.
     fn rgb<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let converted = py.detach(|| self.converted()).map_err(Error::new_err)?;
+        let converted = py.detach(|| self.source.rgb.convert(self.held.frame()));
+        let (converted, bytes) = converted.map_err(Error::new_err)?;
+        self.source.counts.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
         // The array is the only view of this memory, so that the program may change it.
         let plane = PyPlane::writable(Arc::new(HeldFrame::apart(converted)));
         as_array(Bound::new(py, plane)?.into_any())
@@ -153,21 +154,5 @@ impl PyFrame {
         let time = self.time().map_or(String::new(), |time| format!(" at {time:.3} s"));
         let Layout { width, height, .. } = self.layout();
         format!("<framepath.Frame {}{time}: {width}x{height} {}>", self.number(), self.format())
-    }
-}
-
-impl PyFrame {
-    fn converted(&self) -> Result<Frame, String> {
-        let from = self.held.frame();
-        let Layout { width, height, .. } = *from.layout();
-        let mut converter = self.source.rgb.lock().unwrap_or_else(PoisonError::into_inner);
-        let layout = Layout::packed(PixelFormat::Rgb24, width, height).map_err(|error| error.to_string())?;
-        let layout = layout.with_colors(converter.colors(from.layout()));
-        let mut into = own_frame(Converter::slot_bytes(&layout)).map_err(|error| error.to_string())?;
-        into.set_layout(&layout).map_err(|error| error.to_string())?;
-        converter.convert(from, &mut into).map_err(|error| error.to_string())?;
-        let copied = layout.pixel_bytes() as u64;
-        self.source.counts.copied_bytes.fetch_add(copied, std::sync::atomic::Ordering::Relaxed);
-        Ok(into.freeze(from.meta()))
     }
 }

@@ -87,8 +87,10 @@ impl PyFrames {
     #[pyo3(signature = (seconds, *, exact=true))]
     fn seek(&self, py: Python<'_>, seconds: f64, exact: bool) -> PyResult<()> {
         self.check_process()?;
-        let to = Duration::try_from_secs_f64(seconds)
+        Duration::try_from_secs_f64(seconds)
             .map_err(|_| PyValueError::new_err(format!("a time of {seconds} s is not possible")))?;
+        // Rounded down, so that the time of a frame (`frame.time`) finds this frame and not the next one.
+        let to = Duration::from_nanos((seconds * 1e9).floor() as u64);
         let mode = if exact { SeekTo::Exact } else { SeekTo::KeyframeBefore };
         let sought = py.detach(|| self.lock().as_mut().map(|frames| frames.seek(to, mode)));
         match sought {
@@ -98,7 +100,7 @@ impl PyFrames {
         }
     }
 
-    /// Returns the frame that is shown at a time; `None` behind the last one.
+    /// Returns the first frame that is not before a time, in seconds from the stream's start; `None` behind the last one.
     fn at(&self, py: Python<'_>, seconds: f64) -> PyResult<Option<PyFrame>> {
         self.seek(py, seconds, true)?;
         self.take(py)

@@ -12,6 +12,7 @@ mod held;
 mod path;
 mod plane;
 mod report;
+mod rgb;
 mod run;
 mod stage;
 mod table;

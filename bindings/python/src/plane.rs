@@ -67,11 +67,7 @@ impl PyPlane {
     ///
     /// # Safety
     /// Python calls it, with a `view` to fill.
-    unsafe fn __getbuffer__(
-        slf: Bound<'_, Self>,
-        view: *mut ffi::Py_buffer,
-        flags: c_int,
-    ) -> PyResult<()> {
+    unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: c_int) -> PyResult<()> {
         // SAFETY: Python passes a buffer to fill, or null where it wants an error.
         let Some(view) = (unsafe { view.as_mut() }) else {
             return Err(PyBufferError::new_err("no buffer to fill"));
@@ -86,7 +82,9 @@ impl PyPlane {
         let needs_c = flags & ffi::PyBUF_C_CONTIGUOUS == ffi::PyBUF_C_CONTIGUOUS;
         let needs_f = flags & ffi::PyBUF_F_CONTIGUOUS == ffi::PyBUF_F_CONTIGUOUS;
         if (!wants_strides || needs_c) && !shape.is_contiguous() || needs_f {
-            return Err(PyBufferError::new_err("the rows of this plane have padding between them; ask for strides"));
+            return Err(PyBufferError::new_err(
+                "the rows of this plane have padding between them; ask for strides",
+            ));
         }
         let format = if shape.sample == 2 { WORDS } else { BYTES };
         view.buf = plane.first().cast_mut().cast::<c_void>();

@@ -93,7 +93,9 @@ impl PyReport {
     /// Picture in Jupyter: the page, in a frame of its own.
     fn _repr_html_(&self) -> PyResult<String> {
         let page = self.html()?.replace('&', "&amp;").replace('"', "&quot;");
-        Ok(format!("<iframe srcdoc=\"{page}\" style=\"width:100%;height:640px;border:0\" sandbox=\"allow-scripts\"></iframe>"))
+        Ok(format!(
+            "<iframe srcdoc=\"{page}\" style=\"width:100%;height:640px;border:0\" sandbox=\"allow-scripts\"></iframe>"
+        ))
     }
 
     fn __str__(&self) -> String {

@@ -45,7 +45,9 @@ pub(crate) fn run(py: Python<'_>, pipeline: Pipeline, options: Options) -> PyRes
     let report = loop {
         match py.detach(|| ended.lock().unwrap_or_else(PoisonError::into_inner).recv_timeout(LOOK)) {
             Ok(report) => break report,
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::new_err("the run has ended in a panic, which is a bug")),
+            Err(RecvTimeoutError::Disconnected) => {
+                return Err(Error::new_err("the run has ended in a panic, which is a bug"));
+            }
             Err(RecvTimeoutError::Timeout) if raised.is_none() => {
                 raised = py.check_signals().err();
                 if raised.is_some() {

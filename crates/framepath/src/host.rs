@@ -237,6 +237,12 @@ pub enum HostError {
         /// Version of the worker's wire format.
         theirs: u16,
     },
+    /// The worker's program ended before it was ready, as a program does that is no worker.
+    #[error("start the worker {program}: it ended before it was ready; is it the `framepath` of this release?")]
+    NeverReady {
+        /// Path of the worker's program; empty for a worker that the zygote has forked.
+        program: String,
+    },
     /// The service was built with another version of the wire format.
     #[error(
         "connect to the service at {path}: its wire format has version {theirs}, expected version {ours}; restart \

@@ -10,7 +10,6 @@ The functions and classes are documented in ``__init__.pyi`` (``help(framepath.o
 """
 
 import os as _os
-import pathlib as _pathlib
 
 from . import _framepath
 from ._framepath import Error, Frame, Frames, LossWarning, Path, PathError, Plane, Report, Table, quote
@@ -38,7 +37,7 @@ __all__ = [
 
 def program():
     """Return the path of the ``framepath`` command in this package: the program of the workers, and of ``python -m framepath``."""
-    return str(_pathlib.Path(__file__).parent / "bin" / "framepath")
+    return _os.path.join(_os.path.dirname(_os.path.abspath(__file__)), "bin", "framepath")
 
 
 # A worker of another version refuses, by name; FRAMEPATH_WORKER names another program.

@@ -77,7 +77,7 @@ impl<P> Spare<P> {
             Some(_) => {
                 Err(HostError::NotOpened { what: "start worker: the worker sent an unexpected message" })
             }
-            None => Err(HostError::NotOpened { what: "start worker: the worker ended while it was loading" }),
+            None => Err(HostError::NeverReady { program: self.program.display().to_string() }),
         }
     }
 }
