@@ -11,6 +11,7 @@ mod load;
 mod loopback;
 mod m2m;
 mod players;
+mod python;
 mod queue;
 mod rpc;
 #[cfg(feature = "play")]
@@ -137,6 +138,14 @@ pub static EXPERIMENTS: &[Experiment] = &[
         takes_files: false,
         cases: encode::cases,
         run: encode::run,
+    },
+    Experiment {
+        name: "python",
+        question: "decoding into arrays of numpy, compared with PyAV, OpenCV and decord",
+        quick: false,
+        takes_files: false,
+        cases: python::cases,
+        run: python::run,
     },
     Experiment {
         name: "loopback",

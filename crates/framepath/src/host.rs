@@ -238,7 +238,9 @@ pub enum HostError {
         theirs: u16,
     },
     /// The worker's program ended before it was ready, as a program does that is no worker.
-    #[error("start the worker {program}: it ended before it was ready; is it the `framepath` of this release?")]
+    #[error(
+        "start the worker {program}: it ended before it was ready; is it the `framepath` of this release?"
+    )]
     NeverReady {
         /// Path of the worker's program; empty for a worker that the zygote has forked.
         program: String,
