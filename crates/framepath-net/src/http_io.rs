@@ -5,7 +5,7 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
@@ -24,7 +24,12 @@ struct Interest {
     flags: AtomicU8,
     /// True if the connection can go on without the socket.
     woken: AtomicBool,
+    /// Bytes that were read since [`drive`] has looked at its deadline.
+    read_bytes: AtomicUsize,
 }
+
+/// Bytes after which [`drive`] looks at its deadline again.
+const MOST_READ: usize = 64 << 10;
 
 const READ: u8 = 1;
 const WRITE: u8 = 2;
@@ -117,9 +122,17 @@ impl Read for HttpStream {
         _: &mut Context<'_>,
         mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
+        // A flood of bytes, such as informational answers without end, would keep the reader inside one call.
+        if self.interest.read_bytes.load(Ordering::Relaxed) >= MOST_READ {
+            self.interest.woken.store(true, Ordering::Release);
+            return Poll::Pending;
+        }
         let mut bytes = [0; 4096];
         let most = bytes.len().min(buffer.remaining());
         let read = self.channel.read(&mut bytes[..most]);
+        if let Ok(len) = &read {
+            self.interest.read_bytes.fetch_add(*len, Ordering::Relaxed);
+        }
         self.poll(READ, read).map_ok(|len| buffer.put_slice(&bytes[..len]))
     }
 }
@@ -157,6 +170,7 @@ pub(crate) fn drive<F: Future>(
     loop {
         http.interest.flags.store(0, Ordering::Relaxed);
         http.interest.woken.store(false, Ordering::Relaxed);
+        http.interest.read_bytes.store(0, Ordering::Relaxed);
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return Ok(Some(output));
         }

@@ -3,6 +3,7 @@
 //! further candidates, or the credentials of a restart. Without I/O.
 
 use std::fmt::{self, Display, Formatter};
+use std::net::IpAddr;
 
 /// Media type of a fragment.
 pub(crate) const SDP_FRAGMENT: &str = "application/trickle-ice-sdpfrag";
@@ -59,6 +60,23 @@ impl IceFragment {
             _ => return None,
         };
         (fragment.candidates.len() <= MOST_CANDIDATES).then_some(fragment)
+    }
+
+    /// Returns this fragment without candidates.
+    pub(crate) fn without_candidates(self) -> IceFragment {
+        IceFragment { candidates: Vec::new(), ..self }
+    }
+
+    /// Returns the IP addresses of the candidates, without those that are names.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> + '_ {
+        // As in `1 1 udp 2130706431 192.0.2.1 9 typ host` (RFC 8839, section 5.1).
+        self.candidates.iter().filter_map(|candidate| candidate.split(' ').nth(4)?.parse().ok())
+    }
+
+    /// Returns true if the fragment restarts ICE for an end whose description so far is `description`: its credentials are others.
+    pub(crate) fn restarts(&self, description: &str) -> bool {
+        let known = IceFragment::read(description).and_then(|known| known.credentials);
+        self.credentials.is_some() && self.credentials != known
     }
 
     /// Returns this fragment with one candidate, which is the only one.
@@ -122,9 +140,12 @@ mod tests {
     fn a_restart_replaces_the_ice_part_of_each_media() {
         let restart = IceFragment::read(OFFER).unwrap();
         assert_eq!(restart.candidates, ["1 1 udp 1 192.0.2.1 9 typ host"]);
+        assert_eq!(restart.addresses().collect::<Vec<_>>(), [IpAddr::from([192, 0, 2, 1])]);
+        assert!(!restart.restarts(OFFER));
         let credentials = IceCredentials { ufrag: "wxyz".to_owned(), password: "x".repeat(22) };
         let restart = IceFragment { credentials: Some(credentials), ..restart };
         let restart = restart.with_candidate("2 1 udp 1 192.0.2.2 9 typ host".to_owned());
+        assert!(restart.restarts(OFFER));
         let text = restart.to_string();
         assert_eq!(
             text,

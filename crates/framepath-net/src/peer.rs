@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use framepath_model::access_unit::Coding;
 use framepath_os::time::{now_ns, thread_cpu_ns};
 use str0m::bwe::{Bitrate, BweKind};
-use str0m::change::SdpOffer;
 use str0m::channel::ChannelId;
 use str0m::media::{Direction, KeyframeRequestKind, MediaKind, MediaTime, Mid, Pt};
 use str0m::net::{Protocol, Receive};
@@ -42,6 +41,7 @@ pub(crate) use event::PeerEvent;
 pub(crate) use identity::Identity;
 use payload_type::payload_type;
 use remote_address::RemoteAddress;
+pub(crate) use rtc_settings::read_offer;
 use rtc_settings::{description, new_rtc, pin, read_answer};
 
 /// Number of sent packets that are kept to be sent again, and their maximum age.
@@ -88,7 +88,7 @@ fn is_of_channels<T>(result: &Result<T, WebrtcError>) -> bool {
 pub(crate) struct WebrtcPeer {
     rtc: Rtc,
     /// Description of the other end, with its present ICE part.
-    description: String,
+    description: Arc<str>,
     /// Address of the socket, as the other end knows it.
     local: SocketAddr,
     remote: RemoteAddress,
@@ -137,11 +137,7 @@ impl WebrtcPeer {
         local: SocketAddr,
     ) -> Result<(WebrtcPeer, String), WebrtcError> {
         let (text, has_ledger) = (offer, exchanges_ledger(offer));
-        let offer = SdpOffer::from_sdp_string(offer).map_err(|error| {
-            // Its text has addresses of this process, which are none of the viewer's business.
-            log::debug!("offer: {error}");
-            description("not a session description")
-        })?;
+        let offer = read_offer(offer)?;
         let now = Instant::now();
         let mut rtc = new_rtc(&[coding], true, identity, local, highest_rate, now)?;
         let answer = rtc.sdp_api().accept_offer(offer)?;
@@ -245,7 +241,7 @@ impl WebrtcPeer {
     ) -> WebrtcPeer {
         WebrtcPeer {
             rtc,
-            description: description.to_owned(),
+            description: description.into(),
             local,
             remote: RemoteAddress::default(),
             mid,
@@ -428,6 +424,7 @@ impl WebrtcPeer {
         mut take: impl FnMut(PeerEvent),
     ) -> Result<(), WebrtcError> {
         self.worked_to = self.worked_to.max(now);
+        self.remote.work(now);
         self.try_close(now);
         self.work()?;
         let (mut is_idle, mut steps) = (true, 0);

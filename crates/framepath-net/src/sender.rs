@@ -478,6 +478,8 @@ mod tests {
             (&resource, &any, "", "204"),
             // It connects, so that there is nothing to restart.
             (&resource, &any, &restart, "503"),
+            // A line of the description that cannot be read.
+            (&resource, &any, &restart.replace("a=mid:0", "a=mid:"), "503"),
         ] {
             assert_eq!(status(path, headers, body), expected, "{path} {headers} {body:.80}");
         }
@@ -490,7 +492,7 @@ mod tests {
         let answer = patch(&sender, &resource, &first, &restart);
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("a=ice-pwd:"), "{answer}");
         assert!(answer.to_lowercase().contains("\r\netag: \"1\"\r\n"), "{answer}");
-        // The tag before is that of no session.
+        // A session that ends has none, and the tag before is that of no session.
         assert_eq!(status(&resource, &first, &restart.replace("abcd", "efgh")), "412");
     }
 

@@ -11,7 +11,7 @@ use framepath_os::time::now_ns;
 use rustix::event::PollFlags;
 
 use crate::congestion::{CongestionControl, SenderRequest};
-use crate::ice_patch::IcePatchRefused;
+use crate::ice_patch::{IceRestart, IceRestartRefused, IceRestarted};
 use crate::ledger_exchange::LedgerExchange;
 use crate::ledger_message::SessionEnd;
 use crate::lock::lock;
@@ -29,6 +29,8 @@ const _: () = assert!(MOST_VIEWERS <= LedgerExchange::MOST_REMOTES);
 /// Shortest time between two requests to the encoder for a keyframe. A viewer cannot make the stream consist of
 /// keyframes.
 const KEYFRAME_INTERVAL: Duration = Duration::from_millis(500);
+/// Shortest time between two restarts of ICE, all viewers together: each takes some milliseconds of this thread.
+const RESTART_INTERVAL: Duration = Duration::from_millis(50);
 /// Longest time for the end of a stream: the queued frames of slow viewers and the goodbyes.
 const END: Duration = Duration::from_secs(5);
 /// Part of it for the frames. Afterwards a viewer learns the stream's end, and so which frames it will not get.
@@ -51,6 +53,8 @@ pub(crate) struct SenderSessions {
     /// True if a viewer needs a keyframe that was not requested yet.
     wants_keyframe: bool,
     next_keyframe_request: Instant,
+    /// Earliest time of the next restart of ICE.
+    next_restart: Instant,
     /// Bandwidth for the encoder; `None` for a stream that does not follow the network.
     congestion: Option<CongestionControl>,
     /// Time at which the sessions end even if frames wait; `None` before the end of the stream.
@@ -72,6 +76,7 @@ impl SenderSessions {
             next_number: 1,
             wants_keyframe: false,
             next_keyframe_request: Instant::now(),
+            next_restart: Instant::now(),
             congestion,
             ends: None,
         }
@@ -169,11 +174,12 @@ impl SenderSessions {
                     let viewer = self.session(&id, viewer);
                     let _ = reply.send(viewer.map(|viewer| viewer.end_now(SessionEnd::ByUser)).is_some());
                 }
-                Ok(SenderCommand::Patch { request, reply }) => {
-                    let port = self.shared.port;
-                    let session = self.session(&request.id, request.viewer);
-                    let refused = Err(IcePatchRefused::NoSession);
-                    let _ = reply.send(session.map_or(refused, |session| session.patch(&request, port, now)));
+                Ok(SenderCommand::Session { id, viewer, reply }) => {
+                    let session = self.session(&id, viewer);
+                    let _ = reply.send(session.and_then(|session| session.patched()));
+                }
+                Ok(SenderCommand::Restart { id, viewer, request, reply }) => {
+                    let _ = reply.send(self.restart(&id, viewer, *request, now));
                 }
                 Ok(SenderCommand::End(end)) => {
                     self.ends = Some(now + END);
@@ -183,6 +189,26 @@ impl SenderSessions {
                 Err(TryRecvError::Disconnected) => return true,
             }
         }
+    }
+
+    /// Restarts the ICE of a viewer's session.
+    fn restart(
+        &mut self,
+        id: &str,
+        viewer: Option<[u8; FINGERPRINT]>,
+        request: IceRestart,
+        now: Instant,
+    ) -> Result<IceRestarted, IceRestartRefused> {
+        let (port, is_early) = (self.shared.port, now < self.next_restart);
+        let session = self.session(id, viewer).ok_or(IceRestartRefused::NoSession)?;
+        if is_early {
+            return Err(IceRestartRefused::Busy);
+        }
+        let restarted = session.accept_restart(request, port, now);
+        if matches!(restarted, Ok(_) | Err(IceRestartRefused::Invalid(_))) {
+            self.next_restart = now + RESTART_INTERVAL;
+        }
+        restarted
     }
 
     /// Returns the session with this id, which is that of this viewer if one is named.

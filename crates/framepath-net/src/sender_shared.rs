@@ -13,7 +13,7 @@ use framepath_model::access_unit::Coding;
 
 use crate::congestion::SenderRequest;
 use crate::error::WebrtcError;
-use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched};
+use crate::ice_patch::{IceRestart, IceRestartRefused, IceRestarted, PatchedSession};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_exchange::LedgerExchange;
 use crate::ledger_message::SessionEnd;
@@ -69,8 +69,16 @@ pub(crate) enum SenderCommand {
         viewer: Option<[u8; FINGERPRINT]>,
         reply: SyncSender<bool>,
     },
-    /// A change of the ICE part of a session.
-    Patch { request: IcePatch, reply: SyncSender<Result<IcePatched, IcePatchRefused>> },
+    /// Question for the session with this id, of this viewer if one is named. The reply is `None` if there is none.
+    Session { id: String, viewer: Option<[u8; FINGERPRINT]>, reply: SyncSender<Option<PatchedSession>> },
+    /// A restart of the ICE of the session with this id.
+    Restart {
+        id: String,
+        /// As in `Delete`.
+        viewer: Option<[u8; FINGERPRINT]>,
+        request: Box<IceRestart>,
+        reply: SyncSender<Result<IceRestarted, IceRestartRefused>>,
+    },
     /// The stream ends in this way.
     End(SessionEnd),
 }

@@ -32,6 +32,8 @@ pub(crate) struct ServerSession {
 
 impl ServerSession {
     pub(crate) fn new(client: WhepClient, resource: Option<String>, takes_restarts: bool) -> ServerSession {
+        // A session without a name takes no requests.
+        let takes_restarts = takes_restarts && resource.is_some();
         ServerSession { client, resource, takes_restarts, next_try: Instant::now(), restarted: None }
     }
 
@@ -66,7 +68,11 @@ impl ServerSession {
                 RESTART.as_secs(),
                 self.client.local.ip()
             ),
-            Err(WebrtcError::Refused { status, .. }) if *status != 503 => {
+            // The server does not take restarts, or does not know the session. With others, such as 409 for a restart that somebody has
+            // overheard and was quicker with, the next one has new credentials.
+            Err(WebrtcError::Refused {
+                status: status @ (401 | 403 | 404 | 405 | 415 | 422 | 501), ..
+            }) => {
                 log::info!("{}: HTTP status {status} for a restart of ICE", self.server());
                 self.takes_restarts = false;
             }
@@ -108,5 +114,50 @@ impl ServerSession {
     /// Returns true if the server has named the session.
     pub(crate) fn is_named(&self) -> bool {
         self.resource.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{ErrorKind, Read, Write};
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::thread;
+
+    use super::*;
+    use crate::ice_fragment::IceFragment;
+    use crate::whep_client::Credential;
+
+    fn client(listener: &TcpListener) -> WhepClient {
+        let url = format!("http://{}/whep", listener.local_addr().unwrap());
+        WhepClient::connect(&url, Credential::None, Instant::now() + TRY).unwrap()
+    }
+
+    #[test]
+    fn a_session_without_a_name_has_no_restarts() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let named = |resource: Option<&str>| {
+            let session = ServerSession::new(client(&listener), resource.map(str::to_owned), true);
+            session.restarts_at(Instant::now()).is_some()
+        };
+        assert_eq!([named(Some("/whep/1")), named(None)], [true, false]);
+    }
+
+    #[test]
+    fn a_flood_of_informational_answers_ends_at_the_deadline() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = client(&listener);
+        let server = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            let hints = "HTTP/1.1 103 Early Hints\r\n\r\n".repeat(1000);
+            // Until the client has gone.
+            while let Err(ErrorKind::WouldBlock) | Ok(()) =
+                stream.write_all(hints.as_bytes()).map_err(|error| error.kind())
+            {}
+        });
+        let answer = client.restart("/whep/1", &IceFragment::default(), Instant::now() + TRY, || false);
+        assert!(matches!(answer, Err(WebrtcError::Http(_))), "{answer:?}");
+        drop(client);
+        server.join().unwrap();
     }
 }

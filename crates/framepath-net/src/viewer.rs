@@ -11,7 +11,7 @@ use framepath_os::time::now_ns;
 use crate::bandwidth::Bandwidth;
 use crate::congestion::ViewerNetwork;
 use crate::error::WebrtcError;
-use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched, entity_tag};
+use crate::ice_patch::{IceRestart, IceRestartRefused, IceRestarted, PatchedSession, entity_tag};
 use crate::ledger_channel::LedgerChannel;
 use crate::ledger_message::{SessionEnd, ViewerFrames};
 use crate::media_socket::{Datagram, MediaSocket};
@@ -285,35 +285,44 @@ impl ViewerSession {
         }
     }
 
-    /// Changes the ICE part of the session, whose socket has the port `port`.
+    /// Returns what a request for a change needs; `None` if the session ends.
+    pub(crate) fn patched(&self) -> Option<PatchedSession> {
+        let description = self.peer.description().clone();
+        self.is_open().then(|| PatchedSession { description, tag: entity_tag(self.restarts) })
+    }
+
+    /// Restarts the ICE of the session, whose socket has the port `port`. The viewer counts as silent as before: a restart shows that it
+    /// reaches HTTP.
     ///
     /// # Errors
-    /// See [`IcePatchRefused`].
-    pub(crate) fn patch(
+    /// See [`IceRestartRefused`].
+    pub(crate) fn accept_restart(
         &mut self,
-        patch: &IcePatch,
+        request: IceRestart,
         port: u16,
         now: Instant,
-    ) -> Result<IcePatched, IcePatchRefused> {
-        let IcePatch { fragment, tag, local, remote, .. } = patch;
-        if tag.as_ref().is_some_and(|tag| *tag != entity_tag(self.restarts)) {
-            return Err(IcePatchRefused::OtherTag);
+    ) -> Result<IceRestarted, IceRestartRefused> {
+        let IceRestart { tag, description, offer, local, remote } = request;
+        if !self.is_open() {
+            return Err(IceRestartRefused::NoSession);
         }
-        if !self.peer.is_restart(fragment) {
-            self.peer.add_candidates(fragment);
-            return Ok(IcePatched::Candidates);
+        if tag != entity_tag(self.restarts) {
+            return Err(IceRestartRefused::OtherTag);
         }
         let is_recent = self.restarted.is_some_and(|at| now.duration_since(at) < RESTART_INTERVAL);
         if !self.is_watching() || is_recent {
-            return Err(IcePatchRefused::Busy);
+            return Err(IceRestartRefused::Busy);
         }
         self.restarted = Some(now);
-        let accepted = self.peer.accept_restart(fragment, SocketAddr::new(*local, port), *remote);
-        let fragment = accepted.map_err(|error| IcePatchRefused::Invalid(error.to_string()))?;
+        let accepted = self.peer.accept_restart((offer, description), SocketAddr::new(local, port), remote);
+        let fragment = accepted.map_err(|error| {
+            self.fail(&error);
+            IceRestartRefused::Invalid(error.to_string())
+        })?;
         log::info!("viewer {} at {}: restarts ICE at {remote}", self.number, self.address);
         self.restarts += 1;
-        (self.address, self.heard) = (*remote, now);
-        Ok(IcePatched::Restarted { fragment, tag: entity_tag(self.restarts) })
+        self.address = remote;
+        Ok(IceRestarted { fragment, tag: entity_tag(self.restarts) })
     }
 
     /// Restarts the ICE of the session at a server if it is time to. Returns the new socket.

@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::{self, Write as _};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,10 +26,11 @@ use subtle::ConstantTimeEq;
 
 use crate::http_io::{HttpChannel, drive, split, text_of};
 use crate::ice_fragment::{IceFragment, SDP_FRAGMENT};
-use crate::ice_patch::{IcePatch, IcePatchRefused, IcePatched, entity_tag};
+use crate::ice_patch::{IceRestart, IceRestartRefused, IceRestarted, PatchedSession, entity_tag};
 use crate::lock::lock;
 use crate::page::{self, PageFile, page_file};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingClaim, ProvenRequest};
+use crate::peer::read_offer;
 use crate::sender_metrics;
 use crate::sender_shared::{Commands, OfferRefused, REPLY, SenderCommand, SenderShared};
 use crate::wake_event::wait;
@@ -395,7 +396,8 @@ fn set_tag(response: &mut Response<String>, tag: &str) {
     }
 }
 
-/// Changes the ICE part of a viewer's session (RFC 9725, section 4.3): takes candidates, or restarts ICE.
+/// Changes the ICE part of a viewer's session (RFC 9725, section 4.3): takes candidates, or restarts ICE. The caller's thread reads the
+/// description, which may take long, so that the stream goes on.
 fn patch(
     id: String,
     headers: &HeaderMap,
@@ -411,7 +413,7 @@ fn patch(
             "expected a fragment of type application/trickle-ice-sdpfrag",
         );
     }
-    let Some(tag) = headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
+    let Some(expected) = headers.get(IF_MATCH).and_then(|tag| tag.to_str().ok()) else {
         return refuse(
             StatusCode::PRECONDITION_REQUIRED,
             "expected If-Match with the session's ETag, or * for a restart",
@@ -420,43 +422,61 @@ fn patch(
     let Some(fragment) = IceFragment::read(fragment) else {
         return refuse(StatusCode::BAD_REQUEST, "not the ICE part of a session description");
     };
+    let viewer = claim.as_ref().map(|claim| claim.viewer);
+    let session = ask(commands, |reply| SenderCommand::Session { id: id.clone(), viewer, reply })?;
+    let Some(PatchedSession { description, tag }) = session else {
+        return refuse(StatusCode::NOT_FOUND, "no such session");
+    };
+    if expected != "*" && expected != tag {
+        return refuse(StatusCode::PRECONDITION_FAILED, "the session has another ETag");
+    }
+    if !fragment.restarts(&description) {
+        // Further candidates change nothing: this end is ICE-lite, and answers the address that asks.
+        let mut taken = Response::new(String::new());
+        *taken.status_mut() = StatusCode::NO_CONTENT;
+        return Ok(taken);
+    }
+    let description: Arc<str> = fragment.without_candidates().merge_into(&description).into();
+    let offer = read_offer(&description)
+        .map_err(|error| RequestRefused::new(StatusCode::BAD_REQUEST, error.to_string()))?;
     // A restart that was overheard and sent again would undo the one behind it.
     if claim.as_ref().is_some_and(|claim| !commands.shared.use_proof(claim.proof)) {
-        return refuse(StatusCode::CONFLICT, "this change was made");
+        return refuse(StatusCode::CONFLICT, "this restart was done");
     }
-    let tag = (tag != "*").then(|| tag.to_owned());
-    let request =
-        IcePatch { id, viewer: claim.as_ref().map(|claim| claim.viewer), fragment, tag, local, remote };
-    let (reply, replies) = sync_channel(1);
-    if !commands.send(SenderCommand::Patch { request, reply }) {
-        return Err(RequestRefused::unavailable());
-    }
-    let patched = replies.recv_timeout(REPLY).map_err(RequestRefused::no_reply)?;
-    if matches!(patched, Err(IcePatchRefused::Busy)) {
+    let request = Box::new(IceRestart { tag, description, offer, local, remote });
+    let restarted = ask(commands, |reply| SenderCommand::Restart { id, viewer, request, reply })?;
+    if matches!(restarted, Err(IceRestartRefused::Busy | IceRestartRefused::OtherTag)) {
         // Nothing was changed, and the viewer may send its request again.
         claim.iter().for_each(|claim| commands.shared.forget_proof(&claim.proof));
     }
-    match patched {
-        Ok(IcePatched::Candidates) => {
-            let mut taken = Response::new(String::new());
-            *taken.status_mut() = StatusCode::NO_CONTENT;
-            Ok(taken)
-        }
-        Ok(IcePatched::Restarted { fragment, tag }) => {
+    match restarted {
+        Ok(IceRestarted { fragment, tag }) => {
             let mut restarted = proven_response(fragment.to_string(), claim.as_ref(), &commands.shared)?;
             restarted.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(SDP_FRAGMENT));
             set_tag(&mut restarted, &tag);
             Ok(restarted)
         }
-        Err(IcePatchRefused::NoSession) => refuse(StatusCode::NOT_FOUND, "no such session"),
-        Err(IcePatchRefused::OtherTag) => {
+        Err(IceRestartRefused::NoSession) => refuse(StatusCode::NOT_FOUND, "no such session"),
+        Err(IceRestartRefused::OtherTag) => {
             refuse(StatusCode::PRECONDITION_FAILED, "the session has another ETag")
         }
-        Err(IcePatchRefused::Busy) => {
-            Err(RequestRefused::for_now("the session connects, or has just restarted"))
+        Err(IceRestartRefused::Busy) => {
+            Err(RequestRefused::for_now("the session connects, or there was a restart a moment ago"))
         }
-        Err(IcePatchRefused::Invalid(text)) => refuse(StatusCode::BAD_REQUEST, &text),
+        Err(IceRestartRefused::Invalid(text)) => refuse(StatusCode::BAD_REQUEST, &text),
     }
+}
+
+/// Sends a command that has a reply to the sessions' thread, and waits for the reply.
+fn ask<T>(
+    commands: &Commands,
+    command: impl FnOnce(SyncSender<T>) -> SenderCommand,
+) -> Result<T, RequestRefused> {
+    let (reply, replies) = sync_channel(1);
+    if !commands.send(command(reply)) {
+        return Err(RequestRefused::unavailable());
+    }
+    replies.recv_timeout(REPLY).map_err(RequestRefused::no_reply)
 }
 
 /// Ends the session of a viewer: of the one with the certificate `viewer`, if the request proves one.

@@ -100,7 +100,15 @@ fn has_mode(package: &str, mode: &str) -> bool {
 
 /// Writes the clip several times into one file.
 fn repeated(clip: &Path, folder: &Path) -> Result<PathBuf, LabError> {
-    let file = folder.join(clip.file_stem().unwrap_or(clip.as_os_str())).with_extension("mkv");
+    let stem = folder.join(clip.file_stem().unwrap_or(clip.as_os_str()));
+    if clip.extension().is_some_and(|extension| extension == "h264") {
+        // A bare stream, which has no times for a container.
+        let file = stem.with_extension("h264");
+        let once = std::fs::read(clip).map_err(LabError::io(clip.display().to_string()))?;
+        std::fs::write(&file, once.repeat(REPEATS as usize)).map_err(LabError::io("writing a clip"))?;
+        return Ok(file);
+    }
+    let file = stem.with_extension("mkv");
     if !file.exists() {
         let [from, to] = [clip, &file].map(|file| framepath::path::quote(&file.to_string_lossy()));
         let pipeline = Pipeline::parse(&format!("file {from} loop={REPEATS} ! mux {to}"))?;

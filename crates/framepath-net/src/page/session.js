@@ -32,6 +32,8 @@ export class Session extends EventTarget {
   ledger = new Ledger(this.clock);
   /** Frames whose rows the sender has not got, each with its number. */
   unreported = [];
+  /** True while ICE restarts. */
+  restarting = false;
   /** Way in which the sender ended the session, with the number of frames and of those dropped; null before. */
   end = null;
 
@@ -89,6 +91,8 @@ export class Session extends EventTarget {
    * Restarts ICE until packets arrive again: the network of this device may be another one. The browser says when it gives up.
    */
   async restart(peer) {
+    if (this.restarting) return;
+    this.restarting = true;
     while (this.peer === peer && peer.connectionState === "disconnected") {
       const again = new Promise((resolve) => setTimeout(resolve, RESTART));
       try {
@@ -102,11 +106,15 @@ export class Session extends EventTarget {
         if (response.status !== 200) throw new Error(`HTTP status ${response.status}`);
         const answer = merged(peer.remoteDescription.sdp, await response.text());
         await peer.setRemoteDescription({ type: "answer", sdp: answer });
-      } catch (error) {
-        if (peer.signalingState === "have-local-offer") await peer.setLocalDescription({ type: "rollback" });
+      } catch {
+        // The session stays as it was, and the next try has an offer of its own.
+        if (peer.signalingState === "have-local-offer") {
+          await peer.setLocalDescription({ type: "rollback" }).catch(() => {});
+        }
       }
       await again;
     }
+    this.restarting = false;
   }
 
   openLedger() {

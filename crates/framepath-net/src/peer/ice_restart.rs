@@ -2,6 +2,7 @@
 //! Restart of ICE in a session: the ends find each other anew, as after a change of an end's network, and all else goes on.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 use str0m::Candidate;
@@ -12,52 +13,47 @@ use crate::error::WebrtcError;
 use crate::ice_fragment::IceFragment;
 
 impl WebrtcPeer {
-    /// Returns true if a fragment of the other end is one of a restart: its credentials are not the present ones.
-    pub(crate) fn is_restart(&self, fragment: &IceFragment) -> bool {
-        let of_other_end = IceFragment::read(&self.description).and_then(|known| known.credentials);
-        fragment.credentials.is_some() && fragment.credentials != of_other_end
+    /// Returns the description of the other end.
+    pub(crate) fn description(&self) -> &Arc<str> {
+        &self.description
     }
 
-    /// Takes further candidates of the other end. Those that cannot be used have no effect.
-    pub(crate) fn add_candidates(&mut self, fragment: &IceFragment) {
-        for candidate in &fragment.candidates {
-            match Candidate::from_sdp_string(candidate) {
-                Ok(candidate) => self.rtc.add_remote_candidate(candidate),
-                Err(error) => log::debug!("candidate: {error}"),
-            }
-        }
-    }
-
-    /// Accepts a restart by the other end, which has asked for it from the address `remote`, and reaches the socket at `local`. The
-    /// session may move once, to another port or address of `remote`. Returns the fragment that answers.
+    /// Accepts a restart by the other end, which has asked for it from the address `remote`, and reaches the socket at `local`: its offer, as
+    /// it was read from `description`. The session may move once, to another port or address of `remote`. Returns the fragment that
+    /// answers.
     ///
     /// # Errors
-    /// The fragment does not fit the session.
+    /// The offer does not fit the session, which has failed then.
     pub(crate) fn accept_restart(
         &mut self,
-        fragment: &IceFragment,
+        (offer, description_of_other): (SdpOffer, Arc<str>),
         local: SocketAddr,
         remote: IpAddr,
     ) -> Result<IceFragment, WebrtcError> {
-        let offer = fragment.merge_into(&self.description);
-        let parsed = SdpOffer::from_sdp_string(&offer).map_err(|error| {
-            log::debug!("restart: {error}");
-            description("not a fragment of this session's description")
-        })?;
-        if local != self.local {
-            self.rtc.add_local_candidate(host(local)?);
-            self.local = local;
+        let candidate = (local != self.local).then(|| host(local)).transpose()?;
+        let accepted = guarded(|| {
+            if let Some(candidate) = candidate {
+                self.rtc.add_local_candidate(candidate);
+            }
+            Ok(self.rtc.sdp_api().accept_offer(offer)?.to_sdp_string())
+        });
+        let fragment = accepted.and_then(|answer| {
+            IceFragment::read(&answer).ok_or_else(|| description("the answer has no ICE"))
+        });
+        if fragment.is_err() {
+            self.rtc.disconnect();
         }
-        let answer = guarded(|| Ok(self.rtc.sdp_api().accept_offer(parsed)?))?.to_sdp_string();
-        self.restarted(offer, Some(remote));
-        IceFragment::read(&answer).ok_or_else(|| description("the answer has no ICE"))
+        self.local = local;
+        self.restarted(description_of_other, vec![remote]);
+        fragment
     }
 
     /// Restarts ICE for another socket with the address `local`: calls `exchange` with the fragment for the other end, and takes the
-    /// fragment that it returns. The session stays as it was if this fails.
+    /// fragment that it returns, whose candidates have the addresses to which the session may move.
     ///
     /// # Errors
-    /// The error of `exchange`, or the other end's fragment does not fit the session.
+    /// The error of `exchange`, or the fragment is no answer to it: the session stays as it was. It has failed if the fragment does not fit
+    /// it.
     pub(crate) fn restart(
         &mut self,
         local: SocketAddr,
@@ -72,26 +68,31 @@ impl WebrtcPeer {
         let fragment = fragment.ok_or_else(|| description("the restart has no ICE"))?;
         let value = candidate.to_sdp_string();
         let answer = exchange(fragment.with_candidate(value.trim_start_matches("candidate:").to_owned()))?;
-        if !self.is_restart(&answer) {
+        if !answer.restarts(&self.description) {
             return Err(description("the answer does not restart ICE"));
         }
+        let addresses = answer.addresses().collect();
         let answer = answer.merge_into(&self.description);
         let parsed = read_answer(&answer)?;
-        guarded(|| {
+        let accepted = guarded(|| {
             self.rtc.sdp_api().accept_answer(pending, parsed)?;
             self.rtc.add_local_candidate(candidate);
             Ok(())
-        })?;
+        });
+        if accepted.is_err() {
+            self.rtc.disconnect();
+        }
         self.local = local;
-        self.restarted(answer, None);
-        Ok(())
+        self.restarted(answer.into(), addresses);
+        accepted
     }
 
     /// Goes on after a restart, with the other end's description as it is now.
-    fn restarted(&mut self, description: String, only: Option<IpAddr>) {
+    fn restarted(&mut self, description: Arc<str>, addresses: Vec<IpAddr>) {
+        let now = Instant::now();
         self.description = description;
-        self.remote.restarted(only);
-        self.deadline = Instant::now();
+        self.remote.restarted(addresses, now);
+        self.deadline = now;
     }
 }
 

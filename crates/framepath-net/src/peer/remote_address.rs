@@ -6,9 +6,13 @@
 //! away. An end whose address changes restarts ICE, for which it needs the right to the session, or connects again.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
 
 /// Maximum number of addresses that a session hears while it connects. str0m keeps all of them.
 const MOST_CONNECTING: usize = 16;
+
+/// Time that a restart has to find an address.
+const RESTARTING: Duration = Duration::from_secs(5);
 
 /// Address without an IPv6 scope, which not every source of addresses has.
 type Address = (IpAddr, u16);
@@ -18,14 +22,14 @@ fn address(of: SocketAddr) -> Address {
 }
 
 /// What a session knows about the address of its other end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 enum Settlement {
     /// The session connects, and the address may be any.
     #[default]
     Open,
-    /// ICE restarts. The session is at its address until there is another one. The other one has the given IP address, if there is one:
-    /// no certificate is proved again, and a forged source address could otherwise lead the stream to an end that has not asked for it.
-    Restarting(Option<IpAddr>),
+    /// ICE restarts, up to the given time. The session is at its address until there is another one, which has one of the IP addresses: no
+    /// certificate is proved again, and a forged source address could otherwise lead the stream to an end that has not asked for it.
+    Restarting(Vec<IpAddr>, Instant),
     /// The address stays.
     Settled,
 }
@@ -49,9 +53,9 @@ impl RemoteAddress {
 
     /// Returns true if the session may move to this address.
     fn may_become(&self, (ip, _): Address) -> bool {
-        match self.settlement {
+        match &self.settlement {
             Settlement::Open => true,
-            Settlement::Restarting(only) => only.is_none_or(|only| only == ip),
+            Settlement::Restarting(only, _) => only.contains(&ip),
             Settlement::Settled => false,
         }
     }
@@ -87,10 +91,18 @@ impl RemoteAddress {
         self.heard.clear();
     }
 
-    /// Lets the session move once, to an address with the IP address `only` if there is one.
-    pub(super) fn restarted(&mut self, only: Option<IpAddr>) {
-        self.settlement = Settlement::Restarting(only);
+    /// Lets the session move once, before `now` and [`RESTARTING`], to one of these IP addresses or another port of the present one.
+    pub(super) fn restarted(&mut self, mut only: Vec<IpAddr>, now: Instant) {
+        only.extend(self.used.map(|(ip, _)| ip));
+        self.settlement = Settlement::Restarting(only, now + RESTARTING);
         self.heard.clear();
+    }
+
+    /// Lets the address stay if a restart has not moved the session in time.
+    pub(super) fn work(&mut self, now: Instant) {
+        if matches!(self.settlement, Settlement::Restarting(_, until) if now >= until) {
+            self.settle();
+        }
     }
 }
 
@@ -126,7 +138,8 @@ mod tests {
         let mut remote = RemoteAddress::default();
         assert!(remote.may_receive(at(1), DTLS));
         remote.settle();
-        remote.restarted(Some(at(2).ip()));
+        let now = Instant::now();
+        remote.restarted(vec![at(2).ip()], now);
         let foreign = SocketAddr::from(([192, 0, 2, 2], 2));
         assert!(!remote.may_send(foreign) && !remote.may_receive(foreign, RTP));
         // The stream goes on at the address before until there is another one.
@@ -136,6 +149,12 @@ mod tests {
         assert!(remote.may_receive(at(2), RTP));
         let allowed = [1, 2, 3].map(|port| (remote.may_send(at(port)), remote.may_receive(at(port), RTP)));
         assert_eq!(allowed, [(false, false), (true, true), (false, false)]);
+        // One that finds nothing else ends by time.
+        remote.restarted(vec![foreign.ip()], now);
+        remote.work(now);
+        assert!(remote.may_send(foreign));
+        remote.work(now + RESTARTING);
+        assert!(!remote.may_send(foreign) && remote.may_send(at(2)) && remote.may_receive(at(2), RTP));
     }
 
     #[test]

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use framepath_model::access_unit::Coding;
 use str0m::bwe::Bitrate;
-use str0m::change::SdpAnswer;
+use str0m::change::{SdpAnswer, SdpOffer};
 use str0m::crypto::Fingerprint;
 use str0m::rtp::Extension;
 use str0m::{Candidate, Rtc};
 
-use super::Identity;
+use super::{Identity, guarded};
 use crate::error::WebrtcError;
 use crate::frame_number::frame_number_extension;
 use crate::pairing::FINGERPRINT;
@@ -72,8 +72,21 @@ pub(super) fn description(error: impl std::fmt::Display) -> WebrtcError {
 
 /// Reads the text of an answer.
 pub(super) fn read_answer(answer: &str) -> Result<SdpAnswer, WebrtcError> {
-    SdpAnswer::from_sdp_string(answer).map_err(|error| {
-        log::debug!("answer: {error}");
-        description("the answer is not valid")
+    guarded(|| {
+        SdpAnswer::from_sdp_string(answer).map_err(|error| {
+            log::debug!("answer: {error}");
+            description("the answer is not valid")
+        })
+    })
+}
+
+/// Reads the text of an offer. Takes long for large ones, so that a thread with sessions must not call it.
+pub(crate) fn read_offer(offer: &str) -> Result<SdpOffer, WebrtcError> {
+    guarded(|| {
+        SdpOffer::from_sdp_string(offer).map_err(|error| {
+            // Its text has addresses of this process, which are none of the viewer's business.
+            log::debug!("offer: {error}");
+            description("not a session description")
+        })
     })
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 
+use str0m::change::SdpOffer;
 use str0m::channel::ChannelConfig;
 
 use super::missing_chunk::MOST_AHEAD;

@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepathdec`: a decoder in a sandboxed process.
+
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath::{Codec, Frame, FrameMeta, Frames, Level, NextFrame, Options, Packet, Pipeline};
+use gst::glib;
+use gst::prelude::*;
+use gst_video::prelude::*;
+use gst_video::subclass::prelude::*;
+
+use crate::format::video_format;
+use crate::memory::{KeptFrames, buffer};
+use crate::packets::{PacketSender, packets};
+
+static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new(
+        "framepathdec",
+        gst::DebugColorFlags::empty(),
+        Some("sandboxed decoder of framepath"),
+    )
+});
+
+/// Packets that wait for the decoder before GStreamer has to wait.
+const MOST_WAITING: usize = 8;
+/// Time between two looks whether the decoder has taken a packet.
+const LOOK: Duration = Duration::from_micros(500);
+
+/// Decoder that runs.
+struct RunningDecoder {
+    packets: PacketSender,
+    frames: Frames,
+}
+
+/// State between the calls of GStreamer, which has a lock of its own around most of them.
+#[derive(Default)]
+struct DecoderState {
+    input: Option<gst_video::VideoCodecState<'static, gst_video::video_codec_state::Readable>>,
+    codec: Option<Codec>,
+    running: Option<RunningDecoder>,
+    /// Format and size of the output.
+    output: Option<(gst_video::VideoFormat, u32, u32)>,
+    /// True if the elements behind understand strides.
+    has_meta: bool,
+    kept: KeptFrames,
+}
+
+/// Implementation of [`FramepathDec`].
+#[derive(Default)]
+pub struct FramepathDecImp {
+    state: Mutex<DecoderState>,
+}
+
+glib::wrapper! {
+    /// The element `framepathdec`.
+    pub struct FramepathDec(ObjectSubclass<FramepathDecImp>)
+        @extends gst_video::VideoDecoder, gst::Element, gst::Object;
+}
+
+pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "framepathdec", gst::Rank::NONE, FramepathDec::static_type())
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for FramepathDecImp {
+    const NAME: &'static str = "GstFramepathDec";
+    type Type = FramepathDec;
+    type ParentType = gst_video::VideoDecoder;
+}
+
+impl ObjectImpl for FramepathDecImp {
+    fn constructed(&self) {
+        self.parent_constructed();
+        let decoder = self.obj();
+        decoder.set_packetized(true);
+        decoder.set_needs_format(true);
+        decoder.set_use_default_pad_acceptcaps(true);
+    }
+}
+
+impl GstObjectImpl for FramepathDecImp {}
+
+impl ElementImpl for FramepathDecImp {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "framepath decoder",
+                "Codec/Decoder/Video",
+                "Decodes video in a sandboxed process, whose crash costs no frame",
+                "The framepath project",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let units = |name: &str, format: &str, alignment: &str| {
+                gst::Structure::builder(name)
+                    .field("stream-format", format)
+                    .field("alignment", alignment)
+                    .build()
+            };
+            let sink = gst::Caps::builder_full()
+                .structure(units("video/x-h264", "byte-stream", "au"))
+                .structure(units("video/x-h265", "byte-stream", "au"))
+                .structure(gst::Structure::new_empty("video/x-vp8"))
+                .structure(gst::Structure::new_empty("video/x-vp9"))
+                .structure(units("video/x-av1", "obu-stream", "tu"))
+                .build();
+            let formats = framepath::format::PixelFormat::ALL.into_iter().filter_map(video_format);
+            let src = gst_video::VideoCapsBuilder::new().format_list(formats).build();
+            let template = |name, direction, caps: &gst::Caps| {
+                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps)
+            };
+            [template("sink", gst::PadDirection::Sink, &sink), template("src", gst::PadDirection::Src, &src)]
+                .into_iter()
+                .flatten()
+                .collect()
+        });
+        &TEMPLATES
+    }
+}
+
+impl VideoDecoderImpl for FramepathDecImp {
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        *self.lock() = DecoderState::default();
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        let running = self.lock().running.take();
+        end(running);
+        *self.lock() = DecoderState::default();
+        Ok(())
+    }
+
+    fn set_format(
+        &self,
+        input: &gst_video::VideoCodecState<'static, gst_video::video_codec_state::Readable>,
+    ) -> Result<(), gst::LoggableError> {
+        // The frames of the stream before.
+        self.drain_all().map_err(|error| gst::loggable_error!(CATEGORY, "{error}"))?;
+        let caps = input.caps().map(|caps| caps.structure(0).map(|of| of.name().to_string()));
+        let codec = match caps.flatten().as_deref() {
+            Some("video/x-h264") => Codec::H264,
+            Some("video/x-h265") => Codec::Hevc,
+            Some("video/x-vp8") => Codec::Vp8,
+            Some("video/x-vp9") => Codec::Vp9,
+            Some("video/x-av1") => Codec::Av1,
+            other => return Err(gst::loggable_error!(CATEGORY, "caps {other:?}")),
+        };
+        let mut state = self.lock();
+        state.codec = Some(codec);
+        state.input = Some(input.clone());
+        state.output = None;
+        Ok(())
+    }
+
+    fn handle_frame(&self, frame: gst_video::VideoCodecFrame) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let packet = {
+            let Some(input) = frame.input_buffer() else { return Ok(gst::FlowSuccess::Ok) };
+            let bytes = input.map_readable().map_err(|_| gst::FlowError::Error)?;
+            let pts = frame.pts().map(|pts| pts.nseconds() as i64);
+            let meta = FrameMeta { seq: u64::from(frame.system_frame_number()), pts, ..FrameMeta::default() };
+            let is_key = frame.flags().contains(gst_video::VideoCodecFrameFlags::SYNC_POINT);
+            Packet::copied(&bytes, meta, is_key).ok_or(gst::FlowError::Error)?
+        };
+        drop(frame);
+        self.start_decoder()?;
+        if !self.lock().running.as_ref().is_some_and(|running| running.packets.send(packet)) {
+            // The decoder has failed, and says why.
+            return self.take_frames(true);
+        }
+        loop {
+            self.take_frames(false)?;
+            let waiting = self.lock().running.as_ref().map_or(0, |running| running.packets.waiting());
+            if waiting < MOST_WAITING {
+                return Ok(gst::FlowSuccess::Ok);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn drain(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.drain_all()
+    }
+
+    fn finish(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        self.drain_all()
+    }
+
+    fn flush(&self) -> bool {
+        let running = self.lock().running.take();
+        end(running);
+        true
+    }
+
+    fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
+        self.lock().has_meta = query.find_allocation_meta::<gst_video::VideoMeta>().is_some();
+        self.parent_decide_allocation(query)
+    }
+}
+
+/// Ends a decoder and its processes.
+fn end(running: Option<RunningDecoder>) {
+    if let Some(RunningDecoder { packets, frames }) = running {
+        // The source waits for it.
+        drop(packets);
+        drop(frames);
+    }
+}
+
+impl FramepathDecImp {
+    fn lock(&self) -> MutexGuard<'_, DecoderState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, text: &str) -> gst::FlowError {
+        gst::element_imp_error!(self, gst::StreamError::Decode, ["{text}"]);
+        gst::FlowError::Error
+    }
+
+    /// Starts the decoder unless it runs.
+    fn start_decoder(&self) -> Result<(), gst::FlowError> {
+        let mut state = self.lock();
+        if state.running.is_some() {
+            return Ok(());
+        }
+        let Some(codec) = state.codec else { return Err(gst::FlowError::NotNegotiated) };
+        let info = state.input.as_ref().map(|input| input.info());
+        let (width, height) = info.map_or((0, 0), |info| (info.width(), info.height()));
+        let started =
+            packets(codec, width, height).map_err(|error| error.to_string()).and_then(|(packets, source)| {
+                let pipeline = Pipeline::from_source(source).append("decode host=process");
+                let options = Options { level: Level::Off, ..Options::default() };
+                let frames = pipeline.and_then(|pipeline| pipeline.frames_with(options));
+                Ok(RunningDecoder { packets, frames: frames.map_err(|error| error.to_string())? })
+            });
+        match started {
+            Ok(running) => {
+                state.running = Some(running);
+                Ok(())
+            }
+            Err(text) => {
+                drop(state);
+                Err(self.failed(&text))
+            }
+        }
+    }
+
+    /// Passes on the frames that are there; with `all`, those up to the end.
+    fn take_frames(&self, all: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
+        loop {
+            let next = match &mut self.lock().running {
+                Some(running) => running.frames.next_unless(|| !all),
+                None => return Ok(gst::FlowSuccess::Ok),
+            };
+            match next {
+                NextFrame::Frame(Ok(frame)) => {
+                    self.finish_one(frame)?;
+                }
+                NextFrame::Frame(Err(error)) => return Err(self.failed(&error.to_string())),
+                NextFrame::News | NextFrame::End => return Ok(gst::FlowSuccess::Ok),
+            }
+        }
+    }
+
+    /// Takes all frames of the packets so far, and ends the decoder: another one begins with the next packet.
+    fn drain_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let Some(RunningDecoder { packets, mut frames }) = self.lock().running.take() else {
+            return Ok(gst::FlowSuccess::Ok);
+        };
+        drop(packets);
+        loop {
+            match frames.next_unless(|| false) {
+                NextFrame::Frame(Ok(frame)) => {
+                    self.finish_one(frame)?;
+                }
+                NextFrame::Frame(Err(error)) => return Err(self.failed(&error.to_string())),
+                NextFrame::News | NextFrame::End => break,
+            }
+        }
+        Ok(gst::FlowSuccess::Ok)
+    }
+
+    fn finish_one(&self, frame: Frame) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let decoder = self.obj();
+        let number = frame.meta().seq;
+        let layout = *frame.layout();
+        let Some(format) = video_format(layout.format) else {
+            return Err(self.failed(&format!("GStreamer has no pixel format {}", layout.format)));
+        };
+        self.negotiate((format, layout.width, layout.height))?;
+        let Some(mut codec_frame) = decoder.frame(number as i32) else {
+            // GStreamer has dropped it.
+            return Ok(gst::FlowSuccess::Ok);
+        };
+        let (kept, has_meta) = {
+            let state = self.lock();
+            (state.kept.clone(), state.has_meta)
+        };
+        if frame.meta().is_damaged {
+            gst::warning!(CATEGORY, imp = self, "frame {number} is damaged");
+        }
+        codec_frame.set_output_buffer(buffer(frame, format, &kept, has_meta)?);
+        decoder.finish_frame(codec_frame)
+    }
+
+    /// Agrees on the output's format with the elements behind, if it is another one.
+    fn negotiate(&self, output: (gst_video::VideoFormat, u32, u32)) -> Result<(), gst::FlowError> {
+        let input = {
+            let mut state = self.lock();
+            if state.output.replace(output) == Some(output) {
+                return Ok(());
+            }
+            state.input.clone()
+        };
+        let (format, width, height) = output;
+        let decoder = self.obj();
+        let state = decoder.set_output_state(format, width, height, input.as_ref());
+        let state = state.map_err(|_| gst::FlowError::NotNegotiated)?;
+        decoder.negotiate(state)
+    }
+}
