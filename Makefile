@@ -13,7 +13,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 help:
 	@echo "make demo     installs missing packages, builds, runs the lab's quick set (90 s), writes report.html"
 	@echo "make test     installs missing packages, builds, runs every test"
-	@echo "make test-bindings  builds, installs and tests the bindings for Python and C (part of make test)"
+	@echo "make test-bindings  builds, installs and tests the bindings for Python, C and GStreamer (part of make test)"
 	@echo "make lint     checks format, lints and documentation in every set of features; takes a minute; run it before each commit"
 	@echo "make test-kernel        tests the kernel module and its installation under Debian's kernel in QEMU (needs root; the first run makes a Debian root)"
 	@echo "make test-kernel-fast   tests the kernel module in User-Mode Linux, for the edit loop (the first run builds the kernel)"
@@ -46,10 +46,11 @@ test:
 	@$(MAKE) run-tests
 	@$(MAKE) -s test-bindings
 
-# Python and C: each is built, installed into a folder of its own and tested there.
+# Python, C and GStreamer: each is built, installed into a folder of its own and tested there.
 test-bindings:
 	@CARGO_TARGET_DIR=$(TARGET) bindings/python/check
 	@CARGO_TARGET_DIR=$(TARGET) bindings/c/check
+	@CARGO_TARGET_DIR=$(TARGET) bindings/gstreamer/check
 
 # The tests without what they need; .ci/second-try names one of them in TEST_FLAGS.
 run-tests:
@@ -75,7 +76,7 @@ test-kernel-debug:
 	@tests/vm/test debug
 
 VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install check-depends) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-licenses scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target scripts/thread-cpu bindings/python/build bindings/python/check bindings/python/lab bindings/c/install bindings/c/check .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-licenses scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target scripts/thread-cpu bindings/python/build bindings/python/check bindings/python/lab bindings/c/install bindings/c/check bindings/gstreamer/check .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done

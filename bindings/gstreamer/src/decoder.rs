@@ -50,6 +50,8 @@ struct DecoderState {
 #[derive(Default)]
 pub struct FramepathDecImp {
     state: Mutex<DecoderState>,
+    /// Further options of the stage `decode`.
+    options: Mutex<String>,
 }
 
 glib::wrapper! {
@@ -76,6 +78,29 @@ impl ObjectImpl for FramepathDecImp {
         decoder.set_packetized(true);
         decoder.set_needs_format(true);
         decoder.set_use_default_pad_acceptcaps(true);
+    }
+
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            let options = glib::ParamSpecString::builder("options")
+                .nick("Options")
+                .blurb("Further options of framepath's stage decode, such as threads=2; see framepath stages decode")
+                .mutable_ready()
+                .build();
+            vec![options]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _: usize, value: &glib::Value, property: &glib::ParamSpec) {
+        if property.name() == "options" {
+            let options = value.get::<Option<String>>().ok().flatten().unwrap_or_default();
+            *self.options.lock().unwrap_or_else(PoisonError::into_inner) = options;
+        }
+    }
+
+    fn property(&self, _: usize, _: &glib::ParamSpec) -> glib::Value {
+        self.options.lock().unwrap_or_else(PoisonError::into_inner).to_value()
     }
 }
 
@@ -231,9 +256,11 @@ impl FramepathDecImp {
         let Some(codec) = state.codec else { return Err(gst::FlowError::NotNegotiated) };
         let info = state.input.as_ref().map(|input| input.info());
         let (width, height) = info.map_or((0, 0), |info| (info.width(), info.height()));
+        let options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let started =
             packets(codec, width, height).map_err(|error| error.to_string()).and_then(|(packets, source)| {
-                let pipeline = Pipeline::from_source(source).append("decode host=process");
+                let pipeline =
+                    Pipeline::from_source(source).append(&format!("decode host=process {options}"));
                 let options = Options { level: Level::Off, ..Options::default() };
                 let frames = pipeline.and_then(|pipeline| pipeline.frames_with(options));
                 Ok(RunningDecoder { packets, frames: frames.map_err(|error| error.to_string())? })
