@@ -7,7 +7,7 @@ use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use framepath::{Frames, NextFrame, Report, SeekTo, Stop};
+use framepath::{Frames, NextFrame, Report, SeekTo, Stop, StreamInfo};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -15,8 +15,8 @@ use crate::error::{Error, LossWarning, exception};
 use crate::frame::{FrameSource, PyFrame};
 use crate::report::PyReport;
 
-/// Time between two looks at Python's signals while no frame is there: a look needs the GIL.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time of a wait after which it ends when a signal interrupts it, for a look at Python's signals: a look needs the GIL.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Frames of a running path.
 #[pyclass(frozen, name = "Frames", module = "framepath")]
@@ -24,6 +24,8 @@ pub struct PyFrames {
     /// `None` once the iterator is closed.
     frames: Mutex<Option<Frames>>,
     stop: Stop,
+    /// Stream as it was known before the first frame.
+    stream: Option<StreamInfo>,
     source: Arc<FrameSource>,
     /// Process that opened the iterator: the child of a fork has none of its threads.
     pid: u32,
@@ -33,10 +35,10 @@ pub struct PyFrames {
 
 impl PyFrames {
     pub(crate) fn new(frames: Frames) -> PyFrames {
-        let source = FrameSource::new(frames.stream().map(|stream| stream.time_base));
-        let stop = frames.stop_handle();
+        let (stream, stop) = (frames.stream(), frames.stop_handle());
+        let source = FrameSource::new(stream.map(|stream| stream.time_base));
         let frames = Mutex::new(Some(frames));
-        PyFrames { frames, stop, source, pid: process::id(), report: Mutex::new(None) }
+        PyFrames { frames, stop, stream, source, pid: process::id(), report: Mutex::new(None) }
     }
 
     /// Waits for the other threads' calls. Call it without the GIL.
@@ -111,8 +113,11 @@ impl PyFrames {
         if process::id() != self.pid {
             return Ok(None);
         }
-        let has_ended = py.detach(|| self.lock().as_ref().is_none_or(Frames::has_ended));
-        if !has_ended {
+        // A thread that has the iterator waits for a frame, which may not come.
+        let is_waited_for = self.frames.try_lock().map_or(true, |frames| {
+            frames.as_ref().is_some_and(|frames| !frames.has_ended())
+        });
+        if is_waited_for {
             self.stop.stop();
         }
         let report = py.detach(|| self.lock().take().and_then(Frames::into_report));
@@ -140,18 +145,18 @@ impl PyFrames {
     }
 
     #[getter]
-    fn width(&self, py: Python<'_>) -> Option<u32> {
-        py.detach(|| self.lock().as_ref()?.stream().map(|stream| stream.width).filter(|width| *width > 0))
+    fn width(&self) -> Option<u32> {
+        self.stream.map(|stream| stream.width).filter(|width| *width > 0)
     }
 
     #[getter]
-    fn height(&self, py: Python<'_>) -> Option<u32> {
-        py.detach(|| self.lock().as_ref()?.stream().map(|stream| stream.height).filter(|height| *height > 0))
+    fn height(&self) -> Option<u32> {
+        self.stream.map(|stream| stream.height).filter(|height| *height > 0)
     }
 
     #[getter]
-    fn rate(&self, py: Python<'_>) -> Option<f64> {
-        py.detach(|| self.lock().as_ref()?.stream()?.frame_rate.value())
+    fn rate(&self) -> Option<f64> {
+        self.stream?.frame_rate.value()
     }
 
     /// Report of the run; `None` before `close()`.

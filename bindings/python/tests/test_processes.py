@@ -63,6 +63,25 @@ threading.Thread(target=lambda: next(forever, None), daemon=True).start()
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+def test_close_ends_the_wait_of_another_thread():
+    program = """
+import framepath, threading
+frames = framepath.Path("test frames=0 rate=0.02 size=64x48").frames()
+next(frames)
+results = []
+waiting = threading.Thread(target=lambda: results.append(next(frames, None)))
+waiting.start()
+while waiting.native_id is None or open(f"/proc/self/task/{waiting.native_id}/stat").read().rsplit(") ", 1)[1][0] != "S":
+    pass
+assert frames.width == 64
+frames.close()
+waiting.join()
+assert results == [None], results
+"""
+    ended = python(program)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_a_thousand_opens_and_closes_leave_nothing():
     program = f"""
 import framepath, gc, os
