@@ -44,7 +44,7 @@ def program():
 _framepath.set_worker_program(program())
 
 
-def open(file, *, host="inline", threads=None, format=None, codec=None, start=None, ledger="times"):
+def open(file, *, host="inline", threads=None, format=None, start=None, ledger="times"):
     """Open a video and return its decoded frames, an iterator.
 
     ``file`` is a name, a path, or ``-`` for standard input. ``host="process"`` demuxes and decodes in sandboxed processes, whose
@@ -59,8 +59,6 @@ def open(file, *, host="inline", threads=None, format=None, codec=None, start=No
     text = f"file {quote(_os.fspath(file))} ! decode host={host}"
     if threads is not None:
         text += f" threads={int(threads)}"
-    if codec is not None:
-        text += f" impl={quote(codec)}"
     if format is not None:
         text += f" ! convert format={quote(format)}"
     frames = Path(text).frames(ledger=ledger)

@@ -206,7 +206,6 @@ def open(
     host: Literal["inline", "process"] = "inline",
     threads: int | None = None,
     format: str | None = None,
-    codec: str | None = None,
     start: float | None = None,
     ledger: Literal["off", "times", "full"] = "times",
 ) -> Frames: ...
