@@ -64,7 +64,7 @@ struct Versioned {
     tensor: Tensor,
 }
 
-/// What a tensor keeps alive: the frame or the copy of its samples, and the sizes to which the tensor points.
+/// Owner of what a tensor points to: the frame or the copy of its samples, and the sizes.
 struct Context {
     _frame: Option<Arc<HeldFrame>>,
     copy: Vec<u64>,

@@ -15,7 +15,7 @@ use crate::held::{HeldCounts, HeldFrame};
 use crate::plane::PyPlane;
 use crate::rgb::RgbConverter;
 
-/// What the frames of one iterator or run share.
+/// Part that the frames of one iterator or run share.
 pub(crate) struct FrameSource {
     pub(crate) counts: Arc<HeldCounts>,
     /// Seconds per tick of the frames' times; `None` if it is not known.

@@ -114,9 +114,10 @@ impl PyFrames {
             return Ok(None);
         }
         // A thread that has the iterator waits for a frame, which may not come.
-        let is_waited_for = self.frames.try_lock().map_or(true, |frames| {
-            frames.as_ref().is_some_and(|frames| !frames.has_ended())
-        });
+        let is_waited_for = self
+            .frames
+            .try_lock()
+            .map_or(true, |frames| frames.as_ref().is_some_and(|frames| !frames.has_ended()));
         if is_waited_for {
             self.stop.stop();
         }

@@ -54,7 +54,7 @@ impl PyReport {
         self.lock().path()
     }
 
-    /// What was lost, one text for each loss.
+    /// Losses, one text for each.
     #[getter]
     fn losses(&self) -> Vec<String> {
         self.lock().losses().iter().map(ToString::to_string).collect()

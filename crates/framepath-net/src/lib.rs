@@ -58,6 +58,7 @@ mod viewer;
 mod viewer_figures;
 mod wake_event;
 mod whep_client;
+mod whep_names;
 mod whep_server;
 mod wrong_tokens;
 

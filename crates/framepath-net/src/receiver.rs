@@ -31,7 +31,7 @@ use crate::reassembly::{ReassembledFrame, Reassembly, ReassemblyCounts, RtpArriv
 use crate::server_session::ServerSession;
 use crate::wake_event::{WakeEvent, wait};
 use crate::whep_client::Credential;
-use crate::whep_server::ENDPOINT;
+use crate::whep_names::ENDPOINT;
 
 /// Maximum memory of the frames that wait for the caller, bytes. Further ones are dropped up to a keyframe.
 const MOST_WAITING: usize = 64 << 20;

@@ -289,7 +289,7 @@ mod tests {
     use crate::pairing::ProvenRequest;
     use crate::peer::{PeerEvent, WebrtcPeer};
     use crate::sender_sessions::MOST_VIEWERS;
-    use crate::whep_server::ENDPOINT;
+    use crate::whep_names::ENDPOINT;
 
     /// Posts `body` to the sender and returns the answer's text.
     fn post(sender: &WhepSender, authorization: &str, body: &str) -> String {

@@ -18,7 +18,7 @@ use crate::https::secure;
 use crate::ice_fragment::{IceFragment, SDP_FRAGMENT};
 use crate::pairing::{ANSWER_PROOF, FINGERPRINT, PairingCode, ProvenRequest};
 use crate::wake_event::WakeEvent;
-use crate::whep_server::{METRICS, SDP};
+use crate::whep_names::{METRICS, SDP};
 
 /// Interval at which a wait for the server checks whether it is canceled.
 const CHECK: Duration = Duration::from_millis(20);

@@ -34,16 +34,11 @@ use crate::peer::read_offer;
 use crate::sender_metrics;
 use crate::sender_shared::{Commands, OfferRefused, REPLY, SenderCommand, SenderShared};
 use crate::wake_event::wait;
+use crate::whep_names::{ENDPOINT, METRICS, SDP};
 use crate::wrong_tokens::DELAY;
 
-/// Path of the endpoint.
-pub(crate) const ENDPOINT: &str = "/whep";
-/// Path of the figures.
-pub(crate) const METRICS: &str = "/metrics";
 /// Header that names the media type of changes (RFC 5789, section 3.1).
 const ACCEPT_PATCH: HeaderName = HeaderName::from_static("accept-patch");
-/// Media type of offers and answers.
-pub(crate) const SDP: &str = "application/sdp";
 /// Largest offer, bytes. Those of browsers have a few KiB, and str0m takes long for large ones.
 const MOST_OFFER: usize = 16 << 10;
 /// Time limit for a connection, from its start to its end.

@@ -79,7 +79,7 @@ pub struct Frames {
     stream: Option<StreamInfo>,
 }
 
-/// What [`Frames::next_unless`] found.
+/// Finding of [`Frames::next_unless`].
 #[derive(Debug)]
 pub enum NextFrame {
     /// The next frame, or the error that ended the pipeline.

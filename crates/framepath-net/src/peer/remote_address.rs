@@ -21,7 +21,7 @@ fn address(of: SocketAddr) -> Address {
     (of.ip(), of.port())
 }
 
-/// What a session knows about the address of its other end.
+/// Progress of a session in finding the address of its other end.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Settlement {
     /// The session connects, and the address may be any.
