@@ -64,6 +64,9 @@ lint:
 	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
 	$(CARGO) clippy -p framepath-cli --no-default-features --features lab --locked -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features http,net,kms,portal,wayland --no-deps --locked
+	@for binding in c gstreamer python; do $(CARGO) fmt --manifest-path bindings/$$binding/Cargo.toml --check || exit 1; done
+	@for binding in c python $$(pkg-config --exists gstreamer-video-1.0 gstreamer-check-1.0 && echo gstreamer); do \
+		$(CARGO) clippy --quiet --release --locked --all-targets --manifest-path bindings/$$binding/Cargo.toml --target-dir $(TARGET)/bindings -- -D warnings || exit 1; done
 
 test-kernel:
 	@tests/vm/install

@@ -39,13 +39,13 @@ impl HeldFrame {
     /// # Errors
     /// There is no memory for the copy.
     pub(crate) fn new(frame: Frame, counts: &Arc<HeldCounts>) -> Result<HeldFrame, PoolError> {
-        // Only an iterator adds slots, one at a time, so that no other thread passes the limit meanwhile.
-        if counts.slots.load(Ordering::Relaxed) < MOST_SLOTS {
-            counts.slots.fetch_add(1, Ordering::Relaxed);
+        // Counted first, because several threads may share an iterator.
+        if counts.slots.fetch_add(1, Ordering::Relaxed) < MOST_SLOTS {
             let mut held = HeldFrame::apart(frame);
             held.slot_of = Some(counts.clone());
             return Ok(held);
         }
+        counts.slots.fetch_sub(1, Ordering::Relaxed);
         let copied = copy(&frame)?;
         counts.copied_bytes.fetch_add(copied.layout().pixel_bytes() as u64, Ordering::Relaxed);
         Ok(HeldFrame::apart(copied))
