@@ -56,7 +56,7 @@ test-bindings:
 run-tests:
 	$(CARGO) test --workspace --features http,net,kms,portal,wayland --locked --profile checked $(TEST_FLAGS)
 
-# The last two check the command without the lab and without a window.
+# Two of them check the command without the lab and without a window; the last are for the bindings.
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --locked -- -D warnings
