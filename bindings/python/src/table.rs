@@ -21,7 +21,7 @@ const SCHEMA: &CStr = c"arrow_schema";
 /// Table with a row for each hop.
 #[pyclass(frozen, name = "Table", module = "framepath")]
 pub struct PyTable {
-    columns: Vec<(&'static str, ArrayRef)>,
+    columns: Vec<(String, ArrayRef)>,
 }
 
 impl PyTable {
@@ -32,7 +32,7 @@ impl PyTable {
         let micros = |values: Vec<Option<f64>>| -> ArrayRef {
             Arc::new(Float64Array::from_iter(values.into_iter().map(|ns| ns.map(|ns| ns / 1e3))))
         };
-        let mut columns: Vec<(&'static str, ArrayRef)> = vec![
+        let columns: [(&str, ArrayRef); 8] = [
             ("hop", Arc::new(StringArray::from_iter_values(names))),
             ("frames", Arc::new(UInt64Array::from_iter_values(hops().map(|hop| hop.frames)))),
             ("dropped", Arc::new(UInt64Array::from_iter_values(hops().map(|hop| hop.dropped)))),
@@ -42,36 +42,21 @@ impl PyTable {
             ("copied_bytes", Arc::new(Float64Array::from_iter_values(hops().map(|hop| hop.copied_bytes)))),
             ("switches", Arc::new(Float64Array::from_iter(hops().map(|hop| hop.switches)))),
         ];
+        let mut columns: Vec<_> =
+            columns.into_iter().map(|(name, values)| (name.to_owned(), values)).collect();
         for cause in CAUSES {
-            columns.push((column(cause.name()), micros(hops().map(|hop| hop.median[cause]).collect())));
+            columns.push((
+                format!("{}_us", cause.name()),
+                micros(hops().map(|hop| hop.median[cause]).collect()),
+            ));
         }
         PyTable { columns }
     }
 
     fn batch(&self) -> Result<RecordBatch, ArrowError> {
         RecordBatch::try_from_iter_with_nullable(
-            self.columns.iter().map(|(name, values)| (*name, values.clone(), *name != "hop")),
+            self.columns.iter().map(|(name, values)| (name.as_str(), values.clone(), name != "hop")),
         )
-    }
-}
-
-/// Returns the name of a cause's column: the cause, with its unit.
-fn column(cause: &'static str) -> &'static str {
-    match cause {
-        "compute" => "compute_us",
-        "copy" => "copy_us",
-        "queue" => "queue_us",
-        "held" => "held_us",
-        "wakeup" => "wakeup_us",
-        "preempted" => "preempted_us",
-        "stolen" => "stolen_us",
-        "blocked" => "blocked_us",
-        "paced" => "paced_us",
-        "device" => "device_us",
-        "network" => "network_us",
-        "pool" => "pool_us",
-        "unexplained" => "unexplained_us",
-        other => other,
     }
 }
 
@@ -82,8 +67,8 @@ fn error(error: ArrowError) -> PyErr {
 #[pymethods]
 impl PyTable {
     #[getter]
-    fn columns(&self) -> Vec<&'static str> {
-        self.columns.iter().map(|(name, _)| *name).collect()
+    fn columns(&self) -> Vec<&str> {
+        self.columns.iter().map(|(name, _)| name.as_str()).collect()
     }
 
     /// Returns the table as a dictionary of lists.

@@ -346,7 +346,7 @@ impl ReceiverSession {
             if self.is_connected && !is_silent {
                 let stopped = || self.shared.stopped.load(Ordering::Acquire);
                 if let Some(socket) = self.server.restart(&mut self.peer, self.heard, stopped) {
-                    // What has arrived at the socket before is lost, and asked for again.
+                    // Datagrams that wait in the socket before are lost, and requested again.
                     (self.socket, self.received) = (socket, ReceiveBuffer::new());
                     continue;
                 }

@@ -441,7 +441,7 @@ fn patch(
     let request = Box::new(IceRestart { tag, description, offer, local, remote });
     let restarted = ask(commands, |reply| SenderCommand::Restart { id, viewer, request, reply })?;
     if matches!(restarted, Err(IceRestartRefused::Busy | IceRestartRefused::OtherTag)) {
-        // Nothing was changed, and the viewer may send its request again.
+        // The session is unchanged, so that the viewer may send its request again.
         claim.iter().for_each(|claim| commands.shared.forget_proof(&claim.proof));
     }
     match restarted {

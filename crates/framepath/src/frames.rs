@@ -307,8 +307,6 @@ impl Frames {
         let error = self.finish().err();
         let mut report = self.report.take()?;
         report.error = error.or(report.error);
-        // Nothing is left to stop.
-        self.at_end = true;
         Some(report)
     }
 

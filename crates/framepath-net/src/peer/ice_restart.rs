@@ -5,9 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-use str0m::Candidate;
 use str0m::change::SdpOffer;
 
+use super::rtc_settings::host;
 use super::{WebrtcPeer, description, guarded, read_answer};
 use crate::error::WebrtcError;
 use crate::ice_fragment::IceFragment;
@@ -94,11 +94,6 @@ impl WebrtcPeer {
         self.remote.restarted(addresses, now);
         self.deadline = now;
     }
-}
-
-/// Returns the candidate of a socket.
-fn host(local: SocketAddr) -> Result<Candidate, WebrtcError> {
-    Candidate::host(local, "udp").map_err(description)
 }
 
 #[cfg(test)]

@@ -51,12 +51,16 @@ pub(super) fn new_rtc(
         .enable_vp9(codings.contains(&Coding::Vp9))
         .enable_av1(codings.contains(&Coding::Av1))
         .build(now);
-    let candidate = Candidate::host(local, "udp").map_err(description)?;
-    rtc.add_local_candidate(candidate);
+    rtc.add_local_candidate(host(local)?);
     if let Some(rate) = highest_rate {
         rtc.bwe().set_desired_bitrate(Bitrate::bps(SEARCHED * rate));
     }
     Ok(rtc)
+}
+
+/// Returns the candidate of a socket.
+pub(super) fn host(local: SocketAddr) -> Result<Candidate, WebrtcError> {
+    Candidate::host(local, "udp").map_err(description)
 }
 
 /// Makes DTLS accept only the certificate with this SHA-256, whatever the session description says.
