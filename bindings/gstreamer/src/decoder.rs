@@ -2,9 +2,8 @@
 //! `framepathdec`: a decoder in a sandboxed process.
 
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
-use framepath::{Codec, Frame, FrameMeta, Frames, Level, NextFrame, Options, Packet, Pipeline};
+use framepath::{Codec, Frame, FrameMeta, Packet};
 use gst::glib;
 use gst::prelude::*;
 use gst_video::prelude::*;
@@ -12,7 +11,7 @@ use gst_video::subclass::prelude::*;
 
 use crate::format::video_format;
 use crate::memory::{KeptFrames, buffer};
-use crate::packets::{PacketSender, packets};
+use crate::running::{DecodeEnd, RunningDecoder};
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -21,17 +20,6 @@ static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
         Some("sandboxed decoder of framepath"),
     )
 });
-
-/// Packets that wait for the decoder before GStreamer has to wait.
-const MOST_WAITING: usize = 8;
-/// Time between two looks whether the decoder has taken a packet.
-const LOOK: Duration = Duration::from_micros(500);
-
-/// Decoder that runs.
-struct RunningDecoder {
-    packets: PacketSender,
-    frames: Frames,
-}
 
 /// State between the calls of GStreamer, which has a lock of its own around most of them.
 #[derive(Default)]
@@ -155,8 +143,7 @@ impl VideoDecoderImpl for FramepathDecImp {
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        let running = self.lock().running.take();
-        end(running);
+        self.lock().running = None;
         *self.lock() = DecoderState::default();
         Ok(())
     }
@@ -193,19 +180,15 @@ impl VideoDecoderImpl for FramepathDecImp {
             Packet::copied(&bytes, meta, is_key).ok_or(gst::FlowError::Error)?
         };
         drop(frame);
-        self.start_decoder()?;
-        if !self.lock().running.as_ref().is_some_and(|running| running.packets.send(packet)) {
-            // The decoder has failed, and says why.
-            return self.take_frames(true);
-        }
-        loop {
-            self.take_frames(false)?;
-            let waiting = self.lock().running.as_ref().map_or(0, |running| running.packets.waiting());
-            if waiting < MOST_WAITING {
-                return Ok(gst::FlowSuccess::Ok);
-            }
-            std::thread::sleep(LOOK);
-        }
+        // GStreamer calls one of these functions at a time.
+        let running = self.lock().running.take();
+        let mut running = match running {
+            Some(running) => running,
+            None => self.start_decoder()?,
+        };
+        let flow = running.decode(packet, |frame| self.finish_one(frame));
+        self.lock().running = Some(running);
+        self.flow(flow)
     }
 
     fn drain(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
@@ -217,23 +200,13 @@ impl VideoDecoderImpl for FramepathDecImp {
     }
 
     fn flush(&self) -> bool {
-        let running = self.lock().running.take();
-        end(running);
+        self.lock().running = None;
         true
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
         self.lock().has_meta = query.find_allocation_meta::<gst_video::VideoMeta>().is_some();
         self.parent_decide_allocation(query)
-    }
-}
-
-/// Ends a decoder and its processes.
-fn end(running: Option<RunningDecoder>) {
-    if let Some(RunningDecoder { packets, frames }) = running {
-        // The source waits for it.
-        drop(packets);
-        drop(frames);
     }
 }
 
@@ -247,72 +220,33 @@ impl FramepathDecImp {
         gst::FlowError::Error
     }
 
-    /// Starts the decoder unless it runs.
-    fn start_decoder(&self) -> Result<(), gst::FlowError> {
-        let mut state = self.lock();
-        if state.running.is_some() {
-            return Ok(());
-        }
-        let Some(codec) = state.codec else { return Err(gst::FlowError::NotNegotiated) };
-        let info = state.input.as_ref().map(|input| input.info());
-        let (width, height) = info.map_or((0, 0), |info| (info.width(), info.height()));
+    fn start_decoder(&self) -> Result<RunningDecoder, gst::FlowError> {
+        let (codec, info) = {
+            let state = self.lock();
+            (state.codec, state.input.as_ref().map(|input| input.info().clone()))
+        };
+        let Some(codec) = codec else { return Err(gst::FlowError::NotNegotiated) };
+        let size = info.map_or((0, 0), |info| (info.width(), info.height()));
         let options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let started =
-            packets(codec, width, height).map_err(|error| error.to_string()).and_then(|(packets, source)| {
-                let pipeline =
-                    Pipeline::from_source(source).append(&format!("decode host=process {options}"));
-                let options = Options { level: Level::Off, ..Options::default() };
-                let frames = pipeline.and_then(|pipeline| pipeline.frames_with(options));
-                Ok(RunningDecoder { packets, frames: frames.map_err(|error| error.to_string())? })
-            });
-        match started {
-            Ok(running) => {
-                state.running = Some(running);
-                Ok(())
-            }
-            Err(text) => {
-                drop(state);
-                Err(self.failed(&text))
-            }
-        }
-    }
-
-    /// Passes on the frames that are there; with `all`, those up to the end.
-    fn take_frames(&self, all: bool) -> Result<gst::FlowSuccess, gst::FlowError> {
-        loop {
-            let next = match &mut self.lock().running {
-                Some(running) => running.frames.next_unless(|| !all),
-                None => return Ok(gst::FlowSuccess::Ok),
-            };
-            match next {
-                NextFrame::Frame(Ok(frame)) => {
-                    self.finish_one(frame)?;
-                }
-                NextFrame::Frame(Err(error)) => return Err(self.failed(&error.to_string())),
-                NextFrame::News | NextFrame::End => return Ok(gst::FlowSuccess::Ok),
-            }
-        }
+        RunningDecoder::start(codec, size, &options).map_err(|text| self.failed(&text))
     }
 
     /// Takes all frames of the packets so far, and ends the decoder: another one begins with the next packet.
     fn drain_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let Some(RunningDecoder { packets, mut frames }) = self.lock().running.take() else {
-            return Ok(gst::FlowSuccess::Ok);
-        };
-        drop(packets);
-        loop {
-            match frames.next_unless(|| false) {
-                NextFrame::Frame(Ok(frame)) => {
-                    self.finish_one(frame)?;
-                }
-                NextFrame::Frame(Err(error)) => return Err(self.failed(&error.to_string())),
-                NextFrame::News | NextFrame::End => break,
-            }
-        }
-        Ok(gst::FlowSuccess::Ok)
+        let Some(running) = self.lock().running.take() else { return Ok(gst::FlowSuccess::Ok) };
+        self.flow(running.drain(|frame| self.finish_one(frame)))
     }
 
-    fn finish_one(&self, frame: Frame) -> Result<gst::FlowSuccess, gst::FlowError> {
+    /// Posts the decoder's error.
+    fn flow(&self, flow: Result<(), DecodeEnd>) -> Result<gst::FlowSuccess, gst::FlowError> {
+        match flow {
+            Ok(()) => Ok(gst::FlowSuccess::Ok),
+            Err(DecodeEnd::Flow(flow)) => Err(flow),
+            Err(DecodeEnd::Failed(text)) => Err(self.failed(&text)),
+        }
+    }
+
+    fn finish_one(&self, frame: Frame) -> Result<(), gst::FlowError> {
         let decoder = self.obj();
         let number = frame.meta().seq;
         let layout = *frame.layout();
@@ -322,7 +256,7 @@ impl FramepathDecImp {
         self.negotiate((format, layout.width, layout.height))?;
         let Some(mut codec_frame) = decoder.frame(number as i32) else {
             // GStreamer has dropped it.
-            return Ok(gst::FlowSuccess::Ok);
+            return Ok(());
         };
         let (kept, has_meta) = {
             let state = self.lock();
@@ -332,7 +266,7 @@ impl FramepathDecImp {
             gst::warning!(CATEGORY, imp = self, "frame {number} is damaged");
         }
         codec_frame.set_output_buffer(buffer(frame, format, &kept, has_meta)?);
-        decoder.finish_frame(codec_frame)
+        decoder.finish_frame(codec_frame).map(|_| ())
     }
 
     /// Agrees on the output's format with the elements behind, if it is another one.

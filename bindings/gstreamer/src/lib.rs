@@ -7,6 +7,7 @@ mod decoder;
 mod format;
 mod memory;
 mod packets;
+mod running;
 
 fn init(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
     framepath::silence_ffmpeg();

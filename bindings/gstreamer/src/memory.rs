@@ -13,26 +13,31 @@ const MOST_KEPT: usize = 4;
 /// Number of frames that the pipeline keeps.
 pub(crate) type KeptFrames = Arc<AtomicUsize>;
 
-/// Frame inside a memory of GStreamer.
-struct WrappedFrame {
+/// Frame whose memory a buffer of GStreamer has.
+struct KeptFrame {
     /// Keeps the memory.
     _frame: Frame,
-    first: usize,
-    bytes: usize,
-    kept: KeptFrames,
+    count: KeptFrames,
 }
 
-impl AsRef<[u8]> for WrappedFrame {
-    fn as_ref(&self) -> &[u8] {
-        // SAFETY: the planes are inside the frame's slot, which the frame keeps. A frame of a sandboxed process can change at any time;
-        // GStreamer takes only the address and the length of this slice, and no Rust code reads it.
-        unsafe { std::slice::from_raw_parts(self.first as *const u8, self.bytes) }
+impl Drop for KeptFrame {
+    fn drop(&mut self) {
+        self.count.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-impl Drop for WrappedFrame {
-    fn drop(&mut self) {
-        self.kept.fetch_sub(1, Ordering::AcqRel);
+/// Part of a frame's memory.
+struct Part {
+    _frame: Arc<KeptFrame>,
+    first: usize,
+    bytes: usize,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the part is inside the frame's slot, which the frame keeps. A frame of a sandboxed process can change at any time;
+        // GStreamer takes only the address and the length of this slice, and no Rust code reads it.
+        unsafe { std::slice::from_raw_parts(self.first as *const u8, self.bytes) }
     }
 }
 
@@ -42,7 +47,8 @@ struct PlanePlaces {
     strides: Vec<i32>,
 }
 
-/// Makes a buffer of a frame: of its own memory if the pipeline keeps few frames and understands strides (`has_meta`), else of a copy.
+/// Makes a buffer of a frame: of its own memory if the pipeline keeps few frames and finds the planes there, else of a copy.
+/// `has_meta`: the elements behind understand [`VideoMeta`], so the planes may be anywhere.
 pub(crate) fn buffer(
     frame: Frame,
     format: VideoFormat,
@@ -50,24 +56,59 @@ pub(crate) fn buffer(
     has_meta: bool,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let layout = *frame.layout();
-    if has_meta && kept.load(Ordering::Acquire) < MOST_KEPT {
-        let planes = layout.planes();
-        let address = |index: usize| frame.plane(index).as_ptr() as usize;
-        let first = (0..planes.len()).map(address).min().unwrap_or(0);
-        let end = (0..planes.len()).map(|index| address(index) + frame.plane(index).len()).max().unwrap_or(0);
-        let places = PlanePlaces {
-            offsets: (0..planes.len()).map(|index| address(index) - first).collect(),
-            strides: planes.iter().map(|plane| plane.stride as i32).collect(),
-        };
-        kept.fetch_add(1, Ordering::AcqRel);
-        let wrapped = WrappedFrame { _frame: frame, first, bytes: end - first, kept: kept.clone() };
-        let mut buffer = gst::Buffer::new();
-        let writable = buffer.get_mut().ok_or(gst::FlowError::Error)?;
-        writable.append_memory(gst::Memory::from_slice(wrapped));
-        add_meta(writable, format, (layout.width, layout.height), &places)?;
-        return Ok(buffer);
+    let size = (layout.width, layout.height);
+    let info = gst_video::VideoInfo::builder(format, size.0, size.1).build();
+    let info = info.map_err(|_| gst::FlowError::NotNegotiated)?;
+    let Some(parts) = parts(&frame, &info, has_meta).filter(|_| kept.load(Ordering::Acquire) < MOST_KEPT)
+    else {
+        return copy(&frame, &info);
+    };
+    let planes = layout.planes();
+    // Offsets of GStreamer count the parts as if they were one behind the other.
+    let first = parts[0].0;
+    let places = PlanePlaces {
+        offsets: match parts.len() {
+            1 => (0..planes.len()).map(|index| address(&frame, index) - first).collect(),
+            _ => info.offset().to_vec(),
+        },
+        strides: planes.iter().map(|plane| plane.stride as i32).collect(),
+    };
+    kept.fetch_add(1, Ordering::AcqRel);
+    let frame = Arc::new(KeptFrame { _frame: frame, count: kept.clone() });
+    let mut buffer = gst::Buffer::new();
+    let writable = buffer.get_mut().ok_or(gst::FlowError::Error)?;
+    for (first, bytes) in parts {
+        writable.append_memory(gst::Memory::from_slice(Part { _frame: frame.clone(), first, bytes }));
     }
-    copy(&frame, format)
+    add_meta(writable, format, size, &places)?;
+    Ok(buffer)
+}
+
+fn address(frame: &Frame, plane: usize) -> usize {
+    frame.plane(plane).as_ptr() as usize
+}
+
+/// Returns the addresses and lengths of the parts of a frame's memory that make a buffer: one with all planes; or, for elements that
+/// know only GStreamer's usual places, one for each plane. `None` if the planes cannot be put to these places.
+fn parts(frame: &Frame, info: &gst_video::VideoInfo, has_meta: bool) -> Option<Vec<(usize, usize)>> {
+    let planes = frame.layout().planes();
+    let count = planes.len();
+    if has_meta {
+        let first = (0..count).map(|index| address(frame, index)).min()?;
+        let end = (0..count).map(|index| address(frame, index) + frame.plane(index).len()).max()?;
+        return Some(vec![(first, end - first)]);
+    }
+    let mut parts = Vec::new();
+    for (index, plane) in planes.iter().enumerate() {
+        let end = info.offset().get(index + 1).copied().unwrap_or(info.size());
+        let bytes = end - info.offset()[index];
+        // The last row of a plane may be without its padding.
+        if plane.stride as i32 != info.stride()[index] || frame.plane(index).len() != bytes {
+            return None;
+        }
+        parts.push((address(frame, index), bytes));
+    }
+    Some(parts)
 }
 
 fn add_meta(
@@ -83,12 +124,9 @@ fn add_meta(
 }
 
 /// Copies a frame into a buffer with GStreamer's usual places of the planes.
-fn copy(frame: &Frame, format: VideoFormat) -> Result<gst::Buffer, gst::FlowError> {
-    let layout = frame.layout();
-    let info = gst_video::VideoInfo::builder(format, layout.width, layout.height).build();
-    let info = info.map_err(|_| gst::FlowError::NotNegotiated)?;
+fn copy(frame: &Frame, info: &gst_video::VideoInfo) -> Result<gst::Buffer, gst::FlowError> {
     let mut bytes = vec![0; info.size()];
-    for (index, plane) in layout.planes().iter().enumerate() {
+    for (index, plane) in frame.layout().planes().iter().enumerate() {
         let stride = info.stride()[index] as usize;
         for y in 0..plane.rows {
             let at = info.offset()[index] + y * stride;

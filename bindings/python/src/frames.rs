@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Iterator over the frames of a path.
 
-use std::cell::Cell;
 use std::ffi::CString;
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +16,8 @@ use crate::report::PyReport;
 
 /// Time of a wait after which it ends when a signal interrupts it, for a look at Python's signals: a look needs the GIL.
 const LOOK: Duration = Duration::from_millis(1);
+/// Time after which a wait ends for such a look without a signal: a signal that came just before the wait does not interrupt it.
+const POLL: Duration = Duration::from_millis(50);
 
 /// Frames of a running path.
 #[pyclass(frozen, name = "Frames", module = "framepath")]
@@ -34,7 +35,8 @@ pub struct PyFrames {
 }
 
 impl PyFrames {
-    pub(crate) fn new(frames: Frames) -> PyFrames {
+    pub(crate) fn new(mut frames: Frames) -> PyFrames {
+        frames.set_longest_sleep(Some(POLL));
         let (stream, stop) = (frames.stream(), frames.stop_handle());
         let source = FrameSource::new(stream.map(|stream| stream.time_base));
         let frames = Mutex::new(Some(frames));
@@ -60,10 +62,10 @@ impl PyFrames {
         self.check_process()?;
         loop {
             let next = py.detach(|| {
-                let looked = Cell::new(Instant::now());
+                let looked = Instant::now();
                 let mut frames = self.lock();
                 let frames = frames.as_mut()?;
-                Some(frames.next_unless(|| looked.get().elapsed() >= LOOK))
+                Some(frames.next_unless(|| looked.elapsed() >= LOOK))
             });
             match next {
                 Some(NextFrame::Frame(Ok(frame))) => return PyFrame::new(frame, &self.source).map(Some),

@@ -21,7 +21,11 @@ from conftest import clip, digest, framemd5, python
     ],
 )
 def test_ctrl_c_ends_a_wait(program):
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell's background jobs ignore SIGINT, and Python then leaves it ignored; a terminal's programs do not.
+    child = subprocess.Popen(
+        ["env", "--default-signal=INT", sys.executable, "-c", program],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )
     assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGINT)
     _, error = child.communicate(timeout=60)

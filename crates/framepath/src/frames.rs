@@ -9,7 +9,7 @@ use std::time::Duration;
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_os::memory::pool::Frame;
 use framepath_os::process::stop::Stop;
-use framepath_os::sync::queue::{Leaky, Received, Receiver, Sender, queue};
+use framepath_os::sync::queue::{Leaky, Received, Receiver, Sender, Waker, queue};
 
 use crate::error::{RunError, StageError};
 use crate::item::Item;
@@ -88,6 +88,19 @@ pub enum NextFrame {
     End,
     /// No frame was there, and `news` returned true.
     News,
+}
+
+/// Handle that makes a waiting [`Frames::next_unless`] call its function again, from any thread.
+pub struct FramesWaker(Option<Waker<Sent>>);
+
+impl FramesWaker {
+    /// Makes the waiting thread call its function again. Make the function's result true before this call. Costs a system
+    /// call only if that thread sleeps; does nothing after the end of the run.
+    pub fn wake(&self) {
+        if let Some(waker) = &self.0 {
+            waker.wake();
+        }
+    }
 }
 
 /// Message from the run to the iterator.
@@ -169,7 +182,8 @@ impl Frames {
     }
 
     /// Takes the next frame as `next` does, but returns [`NextFrame::News`] if there is none yet and `news` returns true. `news` is
-    /// called again when a signal has interrupted the wait; it should be quick.
+    /// called again when a signal has interrupted the wait, when a [waker](Frames::waker) has, and after the time that
+    /// [`set_longest_sleep`](Frames::set_longest_sleep) sets; it should be quick.
     ///
     /// ```
     /// use framepath::{NextFrame, Pipeline};
@@ -204,6 +218,40 @@ impl Frames {
             }
         }
         NextFrame::End
+    }
+
+    /// Sets the time after which a waiting [`next_unless`](Frames::next_unless) calls its function again, even if nothing has
+    /// woken it; `None`, the value at first, for no such time. A signal that arrives just before the wait does not interrupt it,
+    /// so a function that looks for signals needs such a time.
+    pub fn set_longest_sleep(&mut self, longest: Option<Duration>) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.set_longest_sleep(longest);
+        }
+    }
+
+    /// Returns a handle by which another thread makes a waiting [`next_unless`](Frames::next_unless) call its function again.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// use framepath::{NextFrame, Pipeline};
+    ///
+    /// static CANCELLED: AtomicBool = AtomicBool::new(false);
+    ///
+    /// // 50 s between two frames.
+    /// let mut frames = Pipeline::parse("test frames=0 rate=0.02 size=64x48")?.frames()?;
+    /// frames.next();
+    /// let waker = frames.waker();
+    /// let other = std::thread::spawn(move || {
+    ///     CANCELLED.store(true, Ordering::Relaxed);
+    ///     waker.wake();
+    /// });
+    /// assert!(matches!(frames.next_unless(|| CANCELLED.load(Ordering::Relaxed)), NextFrame::News));
+    /// other.join().unwrap();
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn waker(&self) -> FramesWaker {
+        FramesWaker(self.receiver.as_ref().map(Receiver::waker))
     }
 
     /// Returns a handle that stops the pipeline from any thread. The iterator still returns the frames

@@ -158,7 +158,7 @@ pub use framepath_os::memory::pool::{Frame, FrameMut, Plane, Pool, PoolError};
 pub use framepath_os::process::signal::install as install_signal_handlers;
 pub use framepath_os::process::stop::Stop;
 pub use framepath_os::sync::queue::Leaky;
-pub use frames::{Frames, NextFrame};
+pub use frames::{Frames, FramesWaker, NextFrame};
 pub use helper::{HelperInfo, HelperKind};
 pub use item::Item;
 pub use live_ledger::LiveLedger;

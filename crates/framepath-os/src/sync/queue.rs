@@ -17,6 +17,8 @@
 
 // over 600 lines because the file also has the model of the sleeping handshake.
 
+use std::time::Duration;
+
 use crate::measure::meter;
 use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering};
@@ -63,7 +65,7 @@ pub struct Idle {
 
 /// Duration of the sleep between two checks of the ring by a side that cannot rely on a wake-up, because
 /// its barrier failed.
-const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
+const UNWOKEN_NAP: Duration = Duration::from_micros(200);
 
 /// Makes an empty queue with room for `depth` values (0 counts as 1). `leaky` is the policy when the
 /// queue is full.
@@ -81,6 +83,7 @@ fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<
             barrier,
             timed: false,
             idle: Idle::default(),
+            longest_sleep: None,
         },
     )
 }
@@ -162,7 +165,7 @@ impl<T: Send> Sender<T> {
         }
         let full = || producer.len() >= ring.depth() && !producer.consumer_gone();
         let barrier = self.barrier;
-        self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
+        self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier, None)));
     }
 
     /// Returns the number of values in the queue. The receiver may take values at any time, so the real
@@ -227,9 +230,16 @@ pub struct Receiver<T: Send> {
     barrier: Barrier,
     timed: bool,
     idle: Idle,
+    longest_sleep: Option<Duration>,
 }
 
 impl<T: Send> Receiver<T> {
+    /// Sets the time after which [`Receiver::recv_unless`] calls its `news` function again while it waits, even
+    /// if nothing has woken it. At first, and with `None`, there is no such time.
+    pub fn set_longest_sleep(&mut self, longest: Option<Duration>) {
+        self.longest_sleep = longest;
+    }
+
     /// Turns the timestamps that [`Receiver::idle`] returns on or off; they are off at first.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
@@ -310,7 +320,8 @@ impl<T: Send> Receiver<T> {
         }
         let ring = &consumer.ring;
         let barrier = self.barrier;
-        let asleep = || sleep_while(|| !ready(), &ring.consumer_sleeps.0, barrier);
+        let longest = self.longest_sleep;
+        let asleep = || sleep_while(|| !ready(), &ring.consumer_sleeps.0, barrier, longest);
         self.patience.sleep(|| meter::blocked(asleep));
     }
 
@@ -332,9 +343,9 @@ impl<T: Send> Drop for Receiver<T> {
 }
 
 /// Sets `flag` to 1 and sleeps on it until the other side sets it to 0 and wakes this thread. Does not
-/// sleep if `idle` returns false after the flag was set. May return early. If the barrier failed, sleeps
-/// for [`UNWOKEN_NAP`] instead, whatever the flag is. Sets the flag to 0 at the end.
-fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
+/// sleep if `idle` returns false after the flag was set. May return early, and does after `longest`. If the
+/// barrier failed, sleeps for [`UNWOKEN_NAP`] instead, whatever the flag is. Sets the flag to 0 at the end.
+fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier, longest: Option<Duration>) {
     flag.store(1, Ordering::Relaxed);
     let will_be_woken = barrier.before_sleep();
     if idle() {
@@ -345,7 +356,10 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
                 barrier.may_land();
                 loom::thread::yield_now();
             }
-            futex::wait(flag, 1);
+            match longest {
+                Some(longest) => futex::wait_for(flag, 1, longest),
+                None => futex::wait(flag, 1),
+            }
         } else {
             std::thread::sleep(UNWOKEN_NAP);
         }
@@ -392,7 +406,7 @@ mod tests {
 
     #[test]
     fn slow_ends_wake_each_other() {
-        let pause = || std::thread::sleep(std::time::Duration::from_micros(300));
+        let pause = || std::thread::sleep(Duration::from_micros(300));
         for slow_sender in [true, false] {
             let (mut tx, mut rx) = queue(4, Leaky::No);
             let sender = std::thread::spawn(move || {
@@ -453,7 +467,7 @@ mod tests {
         let (mut tx, rx) = queue(1, Leaky::No);
         tx.send(1).unwrap();
         let sender = std::thread::spawn(move || tx.send(2));
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
         drop(rx);
         let refused = sender.join().unwrap().unwrap_err();
         assert_eq!(refused, SendError { value: 2, reason: Reason::Closed });
@@ -479,7 +493,7 @@ mod tests {
                 results.send(rx.recv_unless(|| false)).unwrap();
             }
         });
-        let next = || received.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        let next = || received.recv_timeout(Duration::from_secs(60)).unwrap();
         news.store(true, Ordering::Relaxed);
         waker.wake();
         assert_eq!(next(), Received::News);

@@ -29,6 +29,9 @@ const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     None => "/usr/libexec/framepath",
 };
 
+/// File of this process's program.
+const OWN: &str = "/proc/self/exe";
+
 /// Program of [`set_worker_program`].
 static SET: OnceLock<PathBuf> = OnceLock::new();
 /// True once this program has called [`init`](crate::worker::init).
@@ -46,6 +49,11 @@ pub(super) struct WorkerProgram {
 impl WorkerProgram {
     fn of(path: PathBuf) -> WorkerProgram {
         WorkerProgram { file: path.clone(), name: path }
+    }
+
+    /// Returns true for the program of this process.
+    pub(super) fn is_own(&self) -> bool {
+        self.file == Path::new(OWN)
     }
 }
 
@@ -71,10 +79,9 @@ pub(crate) fn use_own_program() {
     IS_OWN.store(true, Ordering::Relaxed);
 }
 
-/// Returns the program that FRAMEPATH_WORKER names, else that of [`set_worker_program`]; `None` if neither
-/// names a program.
-pub(super) fn named() -> Option<PathBuf> {
-    std::env::var_os(VARIABLE).map(PathBuf::from).or_else(|| SET.get().cloned())
+/// Returns the program that FRAMEPATH_WORKER names; `None` without this variable.
+pub(super) fn in_variable() -> Option<PathBuf> {
+    std::env::var_os(VARIABLE).map(PathBuf::from)
 }
 
 /// Finds the worker's program: the named program; or this program if it can be a worker; else
@@ -85,13 +92,13 @@ pub(super) fn named() -> Option<PathBuf> {
 /// No program was found; the error lists every searched folder, and the reason for each program that was left
 /// out.
 pub(super) fn find() -> Result<WorkerProgram, HostError> {
-    if let Some(named) = named() {
+    if let Some(named) = in_variable().or_else(|| SET.get().cloned()) {
         return Ok(WorkerProgram::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
     if IS_OWN.load(Ordering::Relaxed) {
         // The running file, because a new build may have replaced the file at its path.
-        return Ok(WorkerProgram { file: PathBuf::from("/proc/self/exe"), name: own });
+        return Ok(WorkerProgram { file: PathBuf::from(OWN), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
     let users = TrustedUsers::of_program(&own);

@@ -201,13 +201,13 @@ fn serve(requests: Receiver<Request>) {
     }
 }
 
-/// Starts a worker by forking `zygote`; starts the zygote first if there is none. If FRAMEPATH_WORKER or
-/// [`set_worker_program`](super::set_worker_program) names a worker program, or if the worker reaches the
-/// network, starts the worker program instead. If an existing zygote fails, tries once more with a new
+/// Starts a worker by forking `zygote`; starts the zygote first if there is none. If FRAMEPATH_WORKER names a
+/// worker program, which may be unable to fork workers, or if the worker reaches the network, starts the
+/// worker program instead. If an existing zygote fails, tries once more with a new
 /// zygote. The worker is still loading when this function returns.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<LocalSpare, HostError> {
     // The zygote's workers have no network.
-    if program::named().is_some() || kind.has_network() {
+    if program::in_variable().is_some() || kind.has_network() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
         let process = SharedProcess { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
         return Ok(Spare::new(Arc::new(process), socket, program, layers));

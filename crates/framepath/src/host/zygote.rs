@@ -5,11 +5,13 @@
 //! CPU to load. The zygote is the worker program, started at the first request for a worker that it can fork.
 //! The zygote loads the libraries and then only forks, so a worker costs a millisecond. The zygote and its
 //! workers share no address and no stack canary with the caller, and of its environment only LANG and
-//! LD_LIBRARY_PATH. The zygote forks no worker that reaches the network, and none if FRAMEPATH_WORKER or
-//! [`set_worker_program`](super::set_worker_program) names a worker program.
+//! LD_LIBRARY_PATH. The zygote forks no worker that reaches the network, and none if FRAMEPATH_WORKER names a
+//! worker program.
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use framepath_model::wire::Message;
@@ -35,6 +37,10 @@ const ENDING: Duration = Duration::from_secs(1);
 pub(super) struct ZygoteProcess {
     socket: Socket,
     process: WorkerProcess,
+    /// Path of the program, for errors.
+    program: PathBuf,
+    /// True once it has forked a worker, and from the start if its program is this one.
+    is_proven: AtomicBool,
 }
 
 /// A worker that was just forked.
@@ -57,7 +63,8 @@ impl ZygoteProcess {
         let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
         let (ours, theirs) = Socket::pair().map_err(failed)?;
         let process = spawn_zygote(&program.file, &[OsStr::new(program::ZYGOTE)], theirs.as_fd())?;
-        Ok(ZygoteProcess { socket: ours, process })
+        let is_proven = AtomicBool::new(program.is_own());
+        Ok(ZygoteProcess { socket: ours, process, program: program.name, is_proven })
     }
 
     /// Makes the zygote fork a worker, and waits until the zygote has forked the worker. Call this function
@@ -66,18 +73,28 @@ impl ZygoteProcess {
     /// # Errors
     /// The zygote denied the request, ended, or sent no valid answer in time; or the socket failed.
     pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
-        send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
+        let ended = || match self.is_proven.load(Ordering::Relaxed) {
+            true => HostError::NotOpened {
+                what: "start worker: the process that forks workers (zygote) has ended, perhaps for lack of processes \
+                       or memory; end some processes of this user, or raise `ulimit -u` or the memory's limit",
+            },
+            false => HostError::NeverReady { program: self.program.display().to_string() },
+        };
+        send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None).map_err(
+            |error| match error {
+                HostError::Socket { .. } => ended(),
+                other => other,
+            },
+        )?;
         let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::NotForked { text }),
-            None => Err(HostError::NotOpened {
-                what: "start worker: the process that forks workers (zygote) has ended, perhaps for lack of processes \
-                       or memory; end some processes of this user, or raise `ulimit -u` or the memory's limit",
-            }),
+            None => Err(ended()),
             Some(_) => Err(HostError::NotOpened { what: "start worker: the zygote sent no valid answer" }),
         };
         let (pid, layers, socket) = granted()?;
         let (_, _, pidfd) = granted()?;
+        self.is_proven.store(true, Ordering::Relaxed);
         let layers = Layers::from_bits(layers).unwrap_or_default();
         Ok(Spawned { pid, process: Remote::from(pidfd), socket: Socket::from(socket), layers })
     }
