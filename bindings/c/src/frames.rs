@@ -3,12 +3,13 @@
 
 use std::ffi::{c_char, c_int};
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use framepath::{Frames, Level, NextFrame, Options, Pipeline, SeekTo};
 
-use crate::error::{framepath_error, give};
-use crate::frame::framepath_frame;
+use crate::error::{attempt, framepath_error, give};
+use crate::frame::{FrameOrigin, framepath_frame};
 use crate::handle::{Alive, guarded, text};
 
 /// Running path, whose frames a program takes. Ended by `framepath_close`. One thread at a time may use it.
@@ -16,6 +17,7 @@ use crate::handle::{Alive, guarded, text};
 pub struct framepath_frames {
     alive: Alive,
     frames: Frames,
+    origin: Arc<FrameOrigin>,
 }
 
 /// Opens a video file for decoding. With `sandboxed`, demuxer and decoder run in processes of their own that reach neither files nor the
@@ -64,18 +66,21 @@ pub unsafe extern "C" fn framepath_start(
 /// # Safety
 /// `error` is null or writable.
 unsafe fn start(path: &str, error: *mut *mut framepath_error) -> *mut framepath_frames {
-    let options = Options { level: Level::Times, ..Options::default() };
-    let frames = guarded(Err("a panic, which is a bug".to_owned()), || {
-        let pipeline = Pipeline::parse(path).map_err(|error| error.to_string())?;
-        pipeline.frames_with(options).map_err(|error| error.to_string())
-    });
-    match frames {
-        Ok(frames) => Box::into_raw(Box::new(framepath_frames { alive: Alive::new(), frames })),
-        Err(text) => {
-            // SAFETY: as the caller promises.
-            unsafe { give(error, text) };
-            ptr::null_mut()
-        }
+    let start = || framepath_frames::start(Pipeline::parse(path).map_err(|error| error.to_string())?);
+    // SAFETY: as the caller promises.
+    unsafe { attempt(error, ptr::null_mut(), start) }
+}
+
+impl framepath_frames {
+    /// Starts a pipeline without a sink, and makes a handle of its frames.
+    ///
+    /// # Errors
+    /// The text of the failure.
+    pub(crate) fn start(pipeline: Pipeline) -> Result<*mut framepath_frames, String> {
+        let options = Options { level: Level::Times, ..Options::default() };
+        let frames = pipeline.frames_with(options).map_err(|error| error.to_string())?;
+        let origin = FrameOrigin::new(frames.stream().map(|stream| stream.time_base));
+        Ok(Box::into_raw(Box::new(framepath_frames { alive: Alive::new(), frames, origin })))
     }
 }
 
@@ -99,11 +104,10 @@ pub unsafe extern "C" fn framepath_next(
     frames.alive.check();
     // SAFETY: as the caller promises.
     unsafe { *frame = ptr::null_mut() };
-    let seconds = frames.frames.stream().and_then(|stream| stream.time_base.value());
     let failed = match guarded(None, || Some(frames.frames.next_unless(|| false))) {
         Some(NextFrame::Frame(Ok(next))) => {
             // SAFETY: as the caller promises.
-            unsafe { *frame = framepath_frame::new(next, seconds) };
+            unsafe { *frame = framepath_frame::new(next, &frames.origin) };
             return 1;
         }
         Some(NextFrame::End | NextFrame::News) => return 0,

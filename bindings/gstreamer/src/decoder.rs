@@ -6,10 +6,11 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use framepath::{Codec, Frame, FrameMeta, Packet};
 use gst::glib;
 use gst::prelude::*;
+use gst_video::VideoInfo;
 use gst_video::prelude::*;
 use gst_video::subclass::prelude::*;
 
-use crate::format::video_format;
+use crate::format::{raw_caps, video_info};
 use crate::memory::{KeptFrames, buffer};
 use crate::running::{DecodeEnd, RunningDecoder};
 
@@ -27,8 +28,7 @@ struct DecoderState {
     input: Option<gst_video::VideoCodecState<'static, gst_video::video_codec_state::Readable>>,
     codec: Option<Codec>,
     running: Option<RunningDecoder>,
-    /// Format and size of the output.
-    output: Option<(gst_video::VideoFormat, u32, u32)>,
+    output: Option<VideoInfo>,
     /// True if the elements behind understand strides.
     has_meta: bool,
     kept: KeptFrames,
@@ -122,8 +122,7 @@ impl ElementImpl for FramepathDecImp {
                 .structure(gst::Structure::new_empty("video/x-vp9"))
                 .structure(units("video/x-av1", "obu-stream", "tu"))
                 .build();
-            let formats = framepath::format::PixelFormat::ALL.into_iter().filter_map(video_format);
-            let src = gst_video::VideoCapsBuilder::new().format_list(formats).build();
+            let src = raw_caps();
             let template = |name, direction, caps: &gst::Caps| {
                 gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps)
             };
@@ -249,15 +248,16 @@ impl FramepathDecImp {
     fn finish_one(&self, frame: Frame) -> Result<(), gst::FlowError> {
         let decoder = self.obj();
         let number = frame.meta().seq;
-        let layout = *frame.layout();
-        let Some(format) = video_format(layout.format) else {
-            return Err(self.failed(&format!("GStreamer has no pixel format {}", layout.format)));
-        };
-        self.negotiate((format, layout.width, layout.height))?;
+        let info = video_info(frame.layout(), None).map_err(|text| self.failed(&text))?;
+        self.negotiate(&info)?;
         let Some(mut codec_frame) = decoder.frame(number as i32) else {
             // GStreamer has dropped it.
             return Ok(());
         };
+        if decoder.max_decode_time(&codec_frame) < 0 {
+            // Too late to be shown (QoS); GStreamer counts it.
+            return decoder.drop_frame(codec_frame).map(|_| ());
+        }
         let (kept, has_meta) = {
             let state = self.lock();
             (state.kept.clone(), state.has_meta)
@@ -265,23 +265,33 @@ impl FramepathDecImp {
         if frame.meta().is_damaged {
             gst::warning!(CATEGORY, imp = self, "frame {number} is damaged");
         }
-        codec_frame.set_output_buffer(buffer(frame, format, &kept, has_meta)?);
+        codec_frame.set_output_buffer(buffer(frame, &info, &kept, has_meta)?);
         decoder.finish_frame(codec_frame).map(|_| ())
     }
 
-    /// Agrees on the output's format with the elements behind, if it is another one.
-    fn negotiate(&self, output: (gst_video::VideoFormat, u32, u32)) -> Result<(), gst::FlowError> {
+    /// Agrees on the output with the elements behind, if it is another one.
+    fn negotiate(&self, output: &VideoInfo) -> Result<(), gst::FlowError> {
         let input = {
             let mut state = self.lock();
-            if state.output.replace(output) == Some(output) {
+            if state.output.as_ref() == Some(output) {
                 return Ok(());
             }
+            state.output = Some(output.clone());
             state.input.clone()
         };
-        let (format, width, height) = output;
         let decoder = self.obj();
+        let (format, width, height) = (output.format(), output.width(), output.height());
         let state = decoder.set_output_state(format, width, height, input.as_ref());
-        let state = state.map_err(|_| gst::FlowError::NotNegotiated)?;
+        let mut state = state.map_err(|_| gst::FlowError::NotNegotiated)?;
+        // The container and the parser have the last word about the colours; what they do not say, the decoder does.
+        let says = input.and_then(|input| input.caps_owned()).is_some_and(|caps| {
+            caps.structure(0).is_some_and(|structure| structure.has_field("colorimetry"))
+        });
+        if !says {
+            let info = gst_video::VideoInfo::builder_from_info(state.info());
+            let info = info.colorimetry(&output.colorimetry()).build();
+            state.set_info(info.map_err(|_| gst::FlowError::NotNegotiated)?);
+        }
         decoder.negotiate(state)
     }
 }

@@ -5,13 +5,20 @@
 
 mod decoder;
 mod format;
+mod handover;
 mod memory;
 mod packets;
+mod pictures;
+mod report;
 mod running;
+mod sink;
+mod source;
 
 fn init(plugin: &gst::Plugin) -> Result<(), gst::glib::BoolError> {
     framepath::silence_ffmpeg();
-    decoder::register(plugin)
+    decoder::register(plugin)?;
+    source::register(plugin)?;
+    sink::register(plugin)
 }
 
 #[allow(missing_docs)]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use framepath::Frame;
-use gst_video::{VideoFormat, VideoFrameFlags, VideoMeta};
+use gst_video::{VideoFrameFlags, VideoInfo, VideoMeta};
 
 /// Frames of the decoder that a pipeline may keep while the decoder goes on (see `framepath::Frames`); further ones are copied.
 const MOST_KEPT: usize = 4;
@@ -51,17 +51,14 @@ struct PlanePlaces {
 /// `has_meta`: the elements behind understand [`VideoMeta`], so the planes may be anywhere.
 pub(crate) fn buffer(
     frame: Frame,
-    format: VideoFormat,
+    info: &VideoInfo,
     kept: &KeptFrames,
     has_meta: bool,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let layout = *frame.layout();
-    let size = (layout.width, layout.height);
-    let info = gst_video::VideoInfo::builder(format, size.0, size.1).build();
-    let info = info.map_err(|_| gst::FlowError::NotNegotiated)?;
-    let Some(parts) = parts(&frame, &info, has_meta).filter(|_| kept.load(Ordering::Acquire) < MOST_KEPT)
+    let Some(parts) = parts(&frame, info, has_meta).filter(|_| kept.load(Ordering::Acquire) < MOST_KEPT)
     else {
-        return copy(&frame, &info);
+        return copy(&frame, info);
     };
     let planes = layout.planes();
     // Offsets of GStreamer count the parts as if they were one behind the other.
@@ -80,7 +77,10 @@ pub(crate) fn buffer(
     for (first, bytes) in parts {
         writable.append_memory(gst::Memory::from_slice(Part { _frame: frame.clone(), first, bytes }));
     }
-    add_meta(writable, format, size, &places)?;
+    let PlanePlaces { offsets, strides } = &places;
+    let (format, width, height) = (info.format(), layout.width, layout.height);
+    VideoMeta::add_full(writable, VideoFrameFlags::empty(), format, width, height, offsets, strides)
+        .map_err(|_| gst::FlowError::Error)?;
     Ok(buffer)
 }
 
@@ -90,7 +90,7 @@ fn address(frame: &Frame, plane: usize) -> usize {
 
 /// Returns the addresses and lengths of the parts of a frame's memory that make a buffer: one with all planes; or, for elements that
 /// know only GStreamer's usual places, one for each plane. `None` if the planes cannot be put to these places.
-fn parts(frame: &Frame, info: &gst_video::VideoInfo, has_meta: bool) -> Option<Vec<(usize, usize)>> {
+fn parts(frame: &Frame, info: &VideoInfo, has_meta: bool) -> Option<Vec<(usize, usize)>> {
     let planes = frame.layout().planes();
     let count = planes.len();
     if has_meta {
@@ -111,20 +111,8 @@ fn parts(frame: &Frame, info: &gst_video::VideoInfo, has_meta: bool) -> Option<V
     Some(parts)
 }
 
-fn add_meta(
-    buffer: &mut gst::BufferRef,
-    format: VideoFormat,
-    (width, height): (u32, u32),
-    places: &PlanePlaces,
-) -> Result<(), gst::FlowError> {
-    let PlanePlaces { offsets, strides } = places;
-    VideoMeta::add_full(buffer, VideoFrameFlags::empty(), format, width, height, offsets, strides)
-        .map(|_| ())
-        .map_err(|_| gst::FlowError::Error)
-}
-
 /// Copies a frame into a buffer with GStreamer's usual places of the planes.
-fn copy(frame: &Frame, info: &gst_video::VideoInfo) -> Result<gst::Buffer, gst::FlowError> {
+fn copy(frame: &Frame, info: &VideoInfo) -> Result<gst::Buffer, gst::FlowError> {
     let mut bytes = vec![0; info.size()];
     for (index, plane) in frame.layout().planes().iter().enumerate() {
         let stride = info.stride()[index] as usize;

@@ -51,8 +51,36 @@ impl ArrayShape {
         self.shape().iter().product::<isize>() * self.sample as isize
     }
 
+    /// Returns the number of rows and columns.
+    pub(crate) fn rows_and_columns(&self) -> (usize, usize) {
+        (self.shape[0] as usize, self.shape[1] as usize)
+    }
+
+    /// Returns true if an array of the sizes `shape` has this shape, or with `is_any_size` another number of rows and columns.
+    pub(crate) fn matches(&self, shape: &[usize], is_any_size: bool) -> bool {
+        let free = if is_any_size { 2 } else { 0 };
+        let same = |(own, size): (&isize, &usize)| *own as usize == *size;
+        shape.len() == self.dimensions && self.shape().iter().zip(shape).skip(free).all(same)
+    }
+
+    /// Names the shape and the samples for an error, with `is_any_size` without the number of rows and columns.
+    pub(crate) fn text(&self, is_any_size: bool) -> String {
+        let sizes: Vec<usize> = self.shape().iter().map(|size| *size as usize).collect();
+        let sizes = match &sizes[..] {
+            [_, _] if is_any_size => "rows x columns".to_owned(),
+            [_, _, samples] if is_any_size => format!("rows x columns x {samples}"),
+            sizes => sizes_text(sizes),
+        };
+        format!("{sizes} samples of {} bits", self.sample * 8)
+    }
+
     /// Returns true if the samples have no padding between them.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.strides[0] == self.shape[1] * self.strides[1] || self.shape[0] <= 1
     }
+}
+
+/// Names the sizes of an array, such as `90 x 160`.
+pub(crate) fn sizes_text(shape: &[usize]) -> String {
+    shape.iter().map(ToString::to_string).collect::<Vec<_>>().join(" x ")
 }

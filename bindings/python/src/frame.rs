@@ -2,7 +2,7 @@
 //! Frame for Python.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath::format::Layout;
 use framepath::{Frame, Rational};
@@ -11,21 +11,25 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::error::Error;
-use crate::held::{HeldCounts, HeldFrame};
+use crate::held::{HeldFrame, KeptSlots};
 use crate::plane::PyPlane;
 use crate::rgb::RgbConverter;
 
-/// Part that the frames of one iterator or run share.
+/// Part that the frames of one iterator or function share.
 pub(crate) struct FrameSource {
-    pub(crate) counts: Arc<HeldCounts>,
+    kept: Arc<KeptSlots>,
+    /// Bytes of frames that were copied, because Python kept too many slots, or asked for a copy.
+    pub(crate) copied_bytes: AtomicU64,
     /// Seconds per tick of the frames' times; `None` if it is not known.
     pub(crate) time_base: Option<Rational>,
     rgb: RgbConverter,
 }
 
 impl FrameSource {
-    pub(crate) fn new(time_base: Option<Rational>) -> Arc<FrameSource> {
-        Arc::new(FrameSource { counts: Arc::default(), time_base, rgb: RgbConverter::new() })
+    /// Makes the source of frames of a path that has the number `kept`.
+    pub(crate) fn new(time_base: Option<Rational>, kept: &Arc<KeptSlots>) -> Arc<FrameSource> {
+        let (kept, copied_bytes, rgb) = (kept.clone(), AtomicU64::new(0), RgbConverter::new());
+        Arc::new(FrameSource { kept, copied_bytes, time_base, rgb })
     }
 }
 
@@ -42,7 +46,7 @@ impl PyFrame {
     /// # Errors
     /// There is no memory for a copy.
     pub(crate) fn new(frame: Frame, source: &Arc<FrameSource>) -> PyResult<PyFrame> {
-        let held = HeldFrame::new(frame, &source.counts);
+        let held = HeldFrame::new(frame, &source.kept, &source.copied_bytes);
         let held = held.map_err(|error| PyMemoryError::new_err(error.to_string()))?;
         Ok(PyFrame { held: Arc::new(held), source: source.clone() })
     }
@@ -121,7 +125,7 @@ impl PyFrame {
     fn rgb<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let converted = py.detach(|| self.source.rgb.convert(self.held.frame()));
         let (converted, bytes) = converted.map_err(Error::new_err)?;
-        self.source.counts.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.source.copied_bytes.fetch_add(bytes, Ordering::Relaxed);
         // The array is the only view of this memory, so that the program may change it.
         let plane = PyPlane::writable(Arc::new(HeldFrame::apart(converted)));
         as_array(Bound::new(py, plane)?.into_any())

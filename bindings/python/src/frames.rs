@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 
 use crate::error::{Error, LossWarning, exception};
 use crate::frame::{FrameSource, PyFrame};
+use crate::held::KeptSlots;
 use crate::report::PyReport;
 
 /// Time of a wait after which it ends when a signal interrupts it, for a look at Python's signals: a look needs the GIL.
@@ -35,10 +36,11 @@ pub struct PyFrames {
 }
 
 impl PyFrames {
-    pub(crate) fn new(mut frames: Frames) -> PyFrames {
+    /// Makes the iterator of a path that has the number `kept`.
+    pub(crate) fn new(mut frames: Frames, kept: &Arc<KeptSlots>) -> PyFrames {
         frames.set_longest_sleep(Some(POLL));
         let (stream, stop) = (frames.stream(), frames.stop_handle());
-        let source = FrameSource::new(stream.map(|stream| stream.time_base));
+        let source = FrameSource::new(stream.map(|stream| stream.time_base), kept);
         let frames = Mutex::new(Some(frames));
         PyFrames { frames, stop, stream, source, pid: process::id(), report: Mutex::new(None) }
     }
@@ -144,7 +146,7 @@ impl PyFrames {
     /// Bytes that were copied because the program keeps many frames, or has asked for copies (`rgb`).
     #[getter]
     fn copied_bytes(&self) -> u64 {
-        self.source.counts.copied_bytes.load(std::sync::atomic::Ordering::Relaxed)
+        self.source.copied_bytes.load(std::sync::atomic::Ordering::Relaxed)
     }
 
     #[getter]

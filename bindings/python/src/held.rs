@@ -2,7 +2,8 @@
 //! Frames that Python keeps.
 //!
 //! A frame holds a slot of a pool, and the pool has room for [`MOST_SLOTS`] frames of the program. A program that keeps more, as by
-//! `list(frames)`, gets copies, so that the decoder goes on.
+//! `list(frames)`, gets copies, so that the decoder goes on. All functions of a path and its iterator share the number, because they may
+//! keep frames of the same pool.
 
 use std::mem::ManuallyDrop;
 use std::process;
@@ -11,43 +12,43 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use framepath::format::Layout;
 use framepath::{Frame, FrameMut, Pool, PoolError};
+use framepath_os::measure::meter;
 
 /// Number of slots that Python keeps while it takes further frames (see `framepath::Frames`).
 const MOST_SLOTS: usize = 4;
 
-/// Counts of the frames of one iterator or run.
+/// Number of slots that Python keeps now, of all frames of one path.
 #[derive(Default)]
-pub(crate) struct HeldCounts {
-    /// Slots that Python keeps now.
-    slots: AtomicUsize,
-    /// Bytes of frames that were copied, because Python kept too many slots, or asked for a copy.
-    pub(crate) copied_bytes: AtomicU64,
-}
+pub(crate) struct KeptSlots(AtomicUsize);
 
 /// Frame that Python keeps: the object for the frame, its planes, and the views of their memory share it.
 pub(crate) struct HeldFrame {
     frame: ManuallyDrop<Frame>,
-    /// Counts in which the frame has a slot; `None` for a copy.
-    slot_of: Option<Arc<HeldCounts>>,
+    /// Number in which the frame's slot counts; `None` for a copy.
+    slot_of: Option<Arc<KeptSlots>>,
     /// Process that took the frame.
     pid: u32,
 }
 
 impl HeldFrame {
-    /// Keeps `frame`, or a copy of it if Python keeps too many slots.
+    /// Keeps `frame`, or a copy of it if Python keeps too many slots; adds the bytes of the copy to `copied_bytes`.
     ///
     /// # Errors
     /// There is no memory for the copy.
-    pub(crate) fn new(frame: Frame, counts: &Arc<HeldCounts>) -> Result<HeldFrame, PoolError> {
+    pub(crate) fn new(
+        frame: Frame,
+        kept: &Arc<KeptSlots>,
+        copied_bytes: &AtomicU64,
+    ) -> Result<HeldFrame, PoolError> {
         // Counted first, because several threads may share an iterator.
-        if counts.slots.fetch_add(1, Ordering::Relaxed) < MOST_SLOTS {
+        if kept.0.fetch_add(1, Ordering::Relaxed) < MOST_SLOTS {
             let mut held = HeldFrame::apart(frame);
-            held.slot_of = Some(counts.clone());
+            held.slot_of = Some(kept.clone());
             return Ok(held);
         }
-        counts.slots.fetch_sub(1, Ordering::Relaxed);
+        kept.0.fetch_sub(1, Ordering::Relaxed);
         let copied = copy(&frame)?;
-        counts.copied_bytes.fetch_add(copied.layout().pixel_bytes() as u64, Ordering::Relaxed);
+        copied_bytes.fetch_add(copied.layout().pixel_bytes() as u64, Ordering::Relaxed);
         Ok(HeldFrame::apart(copied))
     }
 
@@ -69,8 +70,8 @@ impl Drop for HeldFrame {
         }
         // SAFETY: dropped once, here.
         unsafe { ManuallyDrop::drop(&mut self.frame) };
-        if let Some(counts) = &self.slot_of {
-            counts.slots.fetch_sub(1, Ordering::Relaxed);
+        if let Some(kept) = &self.slot_of {
+            kept.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
@@ -88,12 +89,15 @@ fn copy(frame: &Frame) -> Result<Frame, PoolError> {
     let packed = Layout::packed(of.format, of.width, of.height).unwrap_or(*of).with_colors(of.colors);
     let mut copy = own_frame(packed.size)?;
     if copy.set_layout(&packed).is_ok() {
-        for (index, plane) in packed.planes().iter().enumerate() {
-            let to = copy.plane_mut(index);
-            for (y, row) in to.chunks_mut(plane.stride).enumerate() {
-                frame.row(index, y).copy_to(&mut row[..plane.width]);
+        // In a thread of the path, the ledger counts the copy.
+        meter::copy(packed.pixel_bytes(), || {
+            for (index, plane) in packed.planes().iter().enumerate() {
+                let to = copy.plane_mut(index);
+                for (y, row) in to.chunks_mut(plane.stride).enumerate() {
+                    frame.row(index, y).copy_to(&mut row[..plane.width]);
+                }
             }
-        }
+        });
     }
     Ok(copy.freeze(frame.meta()))
 }

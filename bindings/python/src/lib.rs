@@ -9,11 +9,13 @@ mod error;
 mod frame;
 mod frames;
 mod held;
+mod new_frame;
 mod path;
 mod plane;
 mod report;
 mod rgb;
 mod run;
+mod samples;
 mod stage;
 mod table;
 

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Path that is built from text and functions of Python.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use framepath::format::PixelFormat;
 use framepath::{Options, Pipeline, RunError};
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::error::{Error, exception};
 use crate::frames::PyFrames;
+use crate::held::KeptSlots;
 use crate::report::PyReport;
 use crate::run::{level, run};
 use crate::stage::Function;
@@ -19,6 +21,7 @@ pub struct PyPath {
     /// `None` once the path runs.
     pipeline: Mutex<Option<Pipeline>>,
     text: Mutex<String>,
+    kept: Arc<KeptSlots>,
 }
 
 impl PyPath {
@@ -51,12 +54,24 @@ fn check_callable(function: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
+/// Returns the pixel format with this name.
+fn pixel_format(name: &str) -> PyResult<PixelFormat> {
+    name.parse().map_err(|_| {
+        let known = PixelFormat::ALL.map(|format| format.name().to_lowercase()).join(", ");
+        PyValueError::new_err(format!("format={name:?}: no such pixel format; known: {known}"))
+    })
+}
+
 #[pymethods]
 impl PyPath {
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<PyPath> {
         let pipeline = py.detach(|| Pipeline::parse(text)).map_err(|error| exception(py, &error))?;
-        Ok(PyPath { pipeline: Mutex::new(Some(pipeline)), text: Mutex::new(text.to_owned()) })
+        Ok(PyPath {
+            pipeline: Mutex::new(Some(pipeline)),
+            text: Mutex::new(text.to_owned()),
+            kept: Arc::default(),
+        })
     }
 
     /// Adds hops of path text behind the last hop.
@@ -65,18 +80,27 @@ impl PyPath {
         Ok(slf)
     }
 
-    /// Adds a function that gets each frame, and returns it, or `None` to drop it.
-    fn stage(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+    /// Adds a function that gets each frame, and returns it, the planes of a new one, or `None` to drop it.
+    #[pyo3(signature = (function, *, format=None))]
+    fn stage(
+        slf: Py<Self>,
+        py: Python<'_>,
+        function: Bound<'_, PyAny>,
+        format: Option<&str>,
+    ) -> PyResult<Py<Self>> {
         check_callable(&function)?;
-        let function = Function::stage(function.unbind());
-        slf.get().change(py, "python", |pipeline| Ok(pipeline.stage(function)))?;
+        let format = format.map(pixel_format).transpose()?;
+        let function = Function::stage(function.unbind(), format, &slf.get().kept);
+        let text = format
+            .map_or("python".to_owned(), |format| format!("python format={}", format.name().to_lowercase()));
+        slf.get().change(py, &text, |pipeline| Ok(pipeline.stage(function)))?;
         Ok(slf)
     }
 
     /// Ends the path in a function that gets each frame, and may return `False` to end the run.
     fn sink(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         check_callable(&function)?;
-        let function = Function::sink(function.unbind());
+        let function = Function::sink(function.unbind(), &slf.get().kept);
         slf.get().change(py, "python", |pipeline| Ok(pipeline.sink(function)))?;
         Ok(slf)
     }
@@ -87,7 +111,7 @@ impl PyPath {
         let options = Options { level: level(ledger)?, ..Options::default() };
         let pipeline = self.take()?;
         let frames = py.detach(|| pipeline.frames_with(options)).map_err(|error| exception(py, &error))?;
-        Ok(PyFrames::new(frames))
+        Ok(PyFrames::new(frames, &self.kept))
     }
 
     /// Runs the path to its end, and returns the report.

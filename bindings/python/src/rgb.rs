@@ -8,6 +8,7 @@ use framepath::colors::{BT709, BT2020, ColorRange, SMPTE240M};
 use framepath::format::{Layout, PixelFormat};
 use framepath::{Frame, FrameMut, Pool};
 use framepath_codec::Converter;
+use framepath_os::measure::meter;
 use yuv::{YuvBiPlanarImage, YuvConversionMode, YuvError, YuvPlanarImage, YuvRange, YuvStandardMatrix};
 
 use crate::held::own_frame;
@@ -69,12 +70,19 @@ impl RgbParts {
 
     /// Converts the frame if its format is a usual one. Returns false if it is not.
     fn convert_fast(&mut self, from: &Frame, into: &mut FrameMut) -> Result<bool, YuvError> {
-        let Layout { format, width, height, colors, .. } = *from.layout();
-        let down = match format {
+        let down = match from.layout().format {
             PixelFormat::Yuv420p | PixelFormat::Nv12 => 2,
             PixelFormat::Yuv422p | PixelFormat::Yuv444p => 1,
             _ => return Ok(false),
         };
+        // In a thread of the path, the ledger counts the bytes, as those of libswscale.
+        meter::convert(into.layout().pixel_bytes(), || self.convert_bands(from, into, down))?;
+        Ok(true)
+    }
+
+    /// Converts all bands of a frame whose chroma has one row for `down` rows of luma.
+    fn convert_bands(&mut self, from: &Frame, into: &mut FrameMut, down: usize) -> Result<(), YuvError> {
+        let Layout { format, width, height, colors, .. } = *from.layout();
         let range = if colors.range == ColorRange::Full { YuvRange::Full } else { YuvRange::Limited };
         let matrix = match colors.shown_by(width) {
             BT709 => YuvStandardMatrix::Bt709,
@@ -119,7 +127,7 @@ impl RgbParts {
             };
             convert(&image, rgb, rgb_stride, range, matrix)?;
         }
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -107,11 +107,12 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// Returns a slot for a picture with `layout`. Waits while all buffers are in use.
+    /// Returns a slot for a picture with `layout`. Waits while all buffers are in use. Allocates the pool again for a picture that is
+    /// larger than a slot. Copies into the slot count in the ledger if [`counted_copy`](crate::counted_copy) makes them.
     ///
     /// # Errors
     /// As [`writable`](CopyPool::writable).
-    pub(crate) fn slot(&mut self, layout: &Layout) -> Result<FrameMut, StageError> {
+    pub fn slot(&mut self, layout: &Layout) -> Result<FrameMut, StageError> {
         let mut slot = slot_in(&mut self.pool, layout.size, self.slots, self.give_back)?;
         slot.set_layout(layout)?;
         Ok(slot)

@@ -153,7 +153,7 @@ pub use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
 pub use framepath_model::{colors, format, ledger, shown};
 #[cfg(feature = "net")]
 pub use framepath_net::read_sender_metrics;
-pub use framepath_os::measure::meter::Level;
+pub use framepath_os::measure::meter::{Level, copy as counted_copy};
 pub use framepath_os::memory::pool::{Frame, FrameMut, Plane, Pool, PoolError};
 pub use framepath_os::process::signal::install as install_signal_handlers;
 pub use framepath_os::process::stop::Stop;

@@ -236,6 +236,14 @@ impl Requests {
         self.send_from(u16::MAX, request, None).map(|_| ())
     }
 
+    /// Succeeds if the source of the path can seek.
+    ///
+    /// # Errors
+    /// [`RequestError::CannotSeek`], with the reason.
+    pub fn can_seek(&self) -> Result<(), RequestError> {
+        self.locked().cannot_seek.clone().map_or(Ok(()), Err)
+    }
+
     /// Sends [`Request::Seek`].
     ///
     /// # Errors

@@ -6,6 +6,7 @@ from typing import Any, Literal, final
 
 import numpy
 import numpy.typing
+from typing_extensions import Buffer
 
 __version__: str
 
@@ -89,7 +90,7 @@ class Frames:
     """The frames of a running path, in the order of their presentation: an iterator and a context manager.
 
     The decoder works ahead in threads or processes of its own, and waits release the GIL, so that other threads run. Several threads may
-    share an iterator. A program that keeps more than four frames gets copies of further ones, which ``copied_bytes`` counts. After
+    share an iterator. A program that keeps more than four frames of a path gets copies of further ones, which ``copied_bytes`` counts. After
     ``os.fork``, the child can read the frames that it has, and gets ``RuntimeError`` for further ones.
     """
 
@@ -134,10 +135,22 @@ class Path:
         """Read the text of a path, such as ``"file clip.mp4 ! decode"``. Raises ``PathError``."""
     def append(self, text: str) -> Path:
         """Add hops behind the last one, such as ``"queue ! scale size=640x360"``."""
-    def stage(self, function: Callable[[Frame], Frame | None]) -> Path:
-        """Add a function that gets each frame, and returns the frame to pass it on or ``None`` to drop it.
+    def stage(
+        self,
+        function: Callable[[Frame], Frame | Buffer | tuple[Buffer, ...] | list[Buffer] | None],
+        *,
+        format: str | None = None,
+    ) -> Path:
+        """Add a function that gets each frame, and returns the frame to pass it on, arrays to pass on a new one, or ``None`` to drop it.
 
-        It is called in the thread of the hop before it. Its exceptions end the run, and are raised by ``run`` or the iterator.
+        The arrays are one for each plane, in the shapes of ``Plane``, or a single one for a format with one plane. They have the buffer
+        protocol, samples of 8 bits, or of 16 for formats of more than 8, and any strides. ``format`` names the format of the new frames
+        (for example ``"rgb24"``); by default it is that of the incoming frame. The first array gives the size. Time, number and duration
+        are those of the incoming frame, and so are the colours, converted to a named format as by the stage ``convert``. The arrays are
+        copied once, which ``Report.copied_bytes`` counts.
+
+        Raises ``ValueError`` for an unknown format. The function is called in the thread of the hop before it. Its exceptions end the run,
+        and are raised by ``run`` or the iterator; so are ``ValueError`` and ``TypeError`` for arrays that do not fit the format.
         """
     def sink(self, function: Callable[[Frame], Any]) -> Path:
         """End the path in a function that gets each frame; the run ends without an error if it returns ``False``."""
@@ -176,7 +189,7 @@ class Report:
     def notes(self) -> list[str]: ...
     @property
     def copied_bytes(self) -> int:
-        """Bytes that the CPU has copied in the path, without those that ``Frames.copied_bytes`` counts."""
+        """Bytes that the CPU has copied in the path, its functions' ``Frame.rgb`` included, without those that ``Frames.copied_bytes`` counts."""
     @property
     def wall(self) -> float:
         """Duration, seconds."""

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepathsink`: a pipeline's frames go into a path.
+
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use framepath::{Level, Options, Pipeline, Report, Stop};
+use gst::glib;
+use gst::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::prelude::*;
+use gst_video::VideoInfo;
+
+use crate::format::raw_caps;
+use crate::handover::{Given, Handover};
+use crate::pictures::{GivenPicture, PictureSource};
+use crate::report::report_json;
+
+static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new(
+        "framepathsink",
+        gst::DebugColorFlags::empty(),
+        Some("path of framepath as a sink"),
+    )
+});
+
+/// Pictures on their way to the path, and the path's result.
+pub(crate) type Pictures = Handover<GivenPicture, Result<Report, String>>;
+
+/// Path that runs in a thread of its own.
+struct RunningPath {
+    pictures: Arc<Pictures>,
+    stop: Stop,
+    thread: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct SinkState {
+    path: String,
+    info: Option<VideoInfo>,
+    running: Option<RunningPath>,
+    /// True once the path could not be started; GStreamer offers the caps again and again.
+    has_failed: bool,
+    report: Option<String>,
+}
+
+/// Implementation of [`FramepathSink`].
+#[derive(Default)]
+pub struct FramepathSinkImp {
+    state: Mutex<SinkState>,
+}
+
+glib::wrapper! {
+    /// The element `framepathsink`.
+    pub struct FramepathSink(ObjectSubclass<FramepathSinkImp>)
+        @extends gst_base::BaseSink, gst::Element, gst::Object;
+}
+
+pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "framepathsink", gst::Rank::NONE, FramepathSink::static_type())
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for FramepathSinkImp {
+    const NAME: &'static str = "GstFramepathSink";
+    type Type = FramepathSink;
+    type ParentType = gst_base::BaseSink;
+}
+
+impl ObjectImpl for FramepathSinkImp {
+    fn constructed(&self) {
+        self.parent_constructed();
+        // As `filesink`: most paths write files and streams, and those that show frames wait by themselves.
+        self.obj().set_sync(false);
+    }
+
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            vec![
+                glib::ParamSpecString::builder("path")
+                    .nick("Path")
+                    .blurb("Path of framepath behind the frames, such as: encode vp8 ! mux out.webm")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("report")
+                    .nick("Report")
+                    .blurb("Report of the last run as JSON, as of framepath run --json; null before its end")
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _: usize, value: &glib::Value, property: &glib::ParamSpec) {
+        if property.name() == "path" {
+            self.lock().path = value.get::<Option<String>>().ok().flatten().unwrap_or_default();
+        }
+    }
+
+    fn property(&self, _: usize, property: &glib::ParamSpec) -> glib::Value {
+        match property.name() {
+            "path" => self.lock().path.to_value(),
+            _ => self.lock().report.to_value(),
+        }
+    }
+}
+
+impl GstObjectImpl for FramepathSinkImp {}
+
+impl ElementImpl for FramepathSinkImp {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "framepath sink",
+                "Sink/Video",
+                "Gives frames to a whole path of framepath",
+                "The framepath project",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let (direction, presence) = (gst::PadDirection::Sink, gst::PadPresence::Always);
+            gst::PadTemplate::new("sink", direction, presence, &raw_caps()).into_iter().collect()
+        });
+        &TEMPLATES
+    }
+}
+
+impl BaseSinkImpl for FramepathSinkImp {
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        let running = self.lock().running.take();
+        if let Some(running) = running {
+            running.pictures.at_end();
+            running.stop.stop();
+            // Nobody waits for the error of a path that is stopped.
+            let _ = self.ended(running);
+        }
+        let mut state = self.lock();
+        (state.info, state.has_failed) = (None, false);
+        Ok(())
+    }
+
+    fn set_caps(&self, caps: &gst::Caps) -> Result<(), gst::LoggableError> {
+        let info = VideoInfo::from_caps(caps).map_err(|error| gst::loggable_error!(CATEGORY, "{error}"))?;
+        let (is_running, path) = {
+            let mut state = self.lock();
+            if state.has_failed {
+                return Err(gst::loggable_error!(CATEGORY, "the path has not started"));
+            }
+            state.info = Some(info.clone());
+            (state.running.is_some(), state.path.clone())
+        };
+        if is_running {
+            // The hops of the path see the change in the frames.
+            return Ok(());
+        }
+        match RunningPath::start(&path, &info) {
+            Ok(running) => {
+                self.lock().running = Some(running);
+                Ok(())
+            }
+            Err(text) => {
+                self.lock().has_failed = true;
+                gst::element_imp_error!(self, gst::ResourceError::OpenWrite, ["path={path:?}: {text}"]);
+                Err(gst::loggable_error!(CATEGORY, "{text}"))
+            }
+        }
+    }
+
+    fn render(&self, buffer: &gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
+        let (info, pictures) = {
+            let state = self.lock();
+            (state.info.clone(), state.running.as_ref().map(|running| running.pictures.clone()))
+        };
+        let (Some(info), Some(pictures)) = (info, pictures) else {
+            return Err(gst::FlowError::NotNegotiated);
+        };
+        let segment = self.obj().segment();
+        let segment = segment.downcast_ref::<gst::ClockTime>();
+        let time = segment.and_then(|segment| segment.to_running_time(buffer.pts()));
+        loop {
+            let picture = GivenPicture { buffer: buffer.clone(), info: info.clone(), time };
+            match pictures.give(picture) {
+                Given::Done => return Ok(gst::FlowSuccess::Ok),
+                // Paused, or flushing.
+                Given::Unlocked => self.obj().wait_preroll().map(|_| ())?,
+                Given::Ended => return Err(self.path_has_ended()),
+            }
+        }
+    }
+
+    fn event(&self, event: gst::Event) -> bool {
+        if event.type_() == gst::EventType::Eos && !self.finish() {
+            return false;
+        }
+        self.parent_event(event)
+    }
+
+    fn unlock(&self) -> Result<(), gst::ErrorMessage> {
+        self.set_unlocked(true);
+        Ok(())
+    }
+
+    fn unlock_stop(&self) -> Result<(), gst::ErrorMessage> {
+        self.set_unlocked(false);
+        Ok(())
+    }
+
+    fn propose_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
+        query.add_allocation_meta::<gst_video::VideoMeta>(None);
+        self.parent_propose_allocation(query)
+    }
+}
+
+impl RunningPath {
+    /// Starts a path behind frames of this kind.
+    ///
+    /// # Errors
+    /// Text of the reason: the path is wrong, or no thread can be started.
+    fn start(path: &str, info: &VideoInfo) -> Result<RunningPath, String> {
+        let pictures = Arc::<Pictures>::default();
+        let source = PictureSource::new(pictures.clone(), info)?;
+        let pipeline = Pipeline::from_source(source).append(path).map_err(|error| error.to_string())?;
+        let options = Options { level: Level::Times, ..Options::default() };
+        let (stop, taken) = (options.stop.clone(), pictures.clone());
+        let run = move || {
+            let report = pipeline.run(&options).map_err(|error| error.to_string());
+            taken.end(report.and_then(|mut report| match report.error.take() {
+                Some(error) => Err(error.to_string()),
+                None => Ok(report),
+            }));
+        };
+        let thread = std::thread::Builder::new().name("framepath".to_owned()).spawn(run);
+        Ok(RunningPath { pictures, stop, thread: thread.map_err(|error| error.to_string())? })
+    }
+}
+
+impl FramepathSinkImp {
+    fn lock(&self) -> MutexGuard<'_, SinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set_unlocked(&self, is_unlocked: bool) {
+        if let Some(running) = &self.lock().running {
+            running.pictures.set_unlocked(is_unlocked);
+        }
+    }
+
+    /// Waits until the path has worked through all frames. Returns false if it has failed, or the wait was ended.
+    fn finish(&self) -> bool {
+        let Some(pictures) = self.lock().running.as_ref().map(|running| running.pictures.clone()) else {
+            return true;
+        };
+        loop {
+            match pictures.finish() {
+                Given::Unlocked if self.obj().wait_preroll().is_ok() => {}
+                Given::Unlocked => return false,
+                Given::Done | Given::Ended => return self.path_has_ended() != gst::FlowError::Error,
+            }
+        }
+    }
+
+    /// Notes the report of the path, or posts its error. Returns what the flow of frames ends in.
+    fn path_has_ended(&self) -> gst::FlowError {
+        let running = self.lock().running.take();
+        match running.map(|running| self.ended(running)) {
+            Some(Err(text)) => {
+                gst::element_imp_error!(self, gst::ResourceError::Write, ["{text}"]);
+                gst::FlowError::Error
+            }
+            _ => gst::FlowError::Eos,
+        }
+    }
+
+    /// Waits for the path's thread, and notes the report.
+    fn ended(&self, running: RunningPath) -> Result<(), String> {
+        let RunningPath { pictures, thread, .. } = running;
+        if thread.join().is_err() {
+            return Err("the path has ended in a panic, which is a bug".to_owned());
+        }
+        match pictures.take_end() {
+            Some(Ok(report)) => {
+                self.lock().report = Some(report_json(report));
+                Ok(())
+            }
+            Some(Err(text)) => Err(text),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepathsrc`: the frames of a whole path.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath::{Frame, Frames, FramesWaker, Level, NextFrame, Options, Pipeline, SeekTo, StreamInfo};
+use gst::glib;
+use gst::prelude::*;
+use gst_base::prelude::*;
+use gst_base::subclass::base_src::CreateSuccess;
+use gst_base::subclass::prelude::*;
+use gst_video::VideoInfo;
+
+use crate::format::{clock_time, raw_caps, video_info};
+use crate::memory::{KeptFrames, buffer};
+use crate::report::report_json;
+
+static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
+    gst::DebugCategory::new(
+        "framepathsrc",
+        gst::DebugColorFlags::empty(),
+        Some("path of framepath as a source"),
+    )
+});
+
+#[derive(Default)]
+struct SourceState {
+    path: String,
+    /// `None` before the start, and while the streaming thread waits for a frame.
+    frames: Option<Frames>,
+    /// Ends the wait of the streaming thread.
+    waker: Option<FramesWaker>,
+    can_seek: bool,
+    /// Output, and whether the elements behind understand strides.
+    output: Option<(VideoInfo, bool)>,
+    kept: KeptFrames,
+    report: Option<String>,
+}
+
+/// Implementation of [`FramepathSrc`].
+#[derive(Default)]
+pub struct FramepathSrcImp {
+    state: Mutex<SourceState>,
+    /// True while the streaming thread must not wait.
+    is_unlocked: AtomicBool,
+}
+
+glib::wrapper! {
+    /// The element `framepathsrc`.
+    pub struct FramepathSrc(ObjectSubclass<FramepathSrcImp>)
+        @extends gst_base::PushSrc, gst_base::BaseSrc, gst::Element, gst::Object;
+}
+
+pub(crate) fn register(plugin: &gst::Plugin) -> Result<(), glib::BoolError> {
+    gst::Element::register(Some(plugin), "framepathsrc", gst::Rank::NONE, FramepathSrc::static_type())
+}
+
+#[glib::object_subclass]
+impl ObjectSubclass for FramepathSrcImp {
+    const NAME: &'static str = "GstFramepathSrc";
+    type Type = FramepathSrc;
+    type ParentType = gst_base::PushSrc;
+}
+
+impl ObjectImpl for FramepathSrcImp {
+    fn constructed(&self) {
+        self.parent_constructed();
+        self.obj().set_format(gst::Format::Time);
+    }
+
+    fn properties() -> &'static [glib::ParamSpec] {
+        static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
+            vec![
+                glib::ParamSpecString::builder("path")
+                    .nick("Path")
+                    .blurb(
+                        "Path of framepath that ends in frames, such as: file clip.mp4 ! decode host=process",
+                    )
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecBoolean::builder("is-live")
+                    .nick("Is live")
+                    .blurb("Whether the frames come from the present, as a camera's or a screen's do")
+                    .mutable_ready()
+                    .build(),
+                glib::ParamSpecString::builder("report")
+                    .nick("Report")
+                    .blurb("Report of the last run as JSON, as of framepath run --json; null before its end")
+                    .read_only()
+                    .build(),
+            ]
+        });
+        &PROPERTIES
+    }
+
+    fn set_property(&self, _: usize, value: &glib::Value, property: &glib::ParamSpec) {
+        match property.name() {
+            "path" => self.lock().path = value.get::<Option<String>>().ok().flatten().unwrap_or_default(),
+            "is-live" => self.obj().set_live(value.get().unwrap_or_default()),
+            _ => {}
+        }
+    }
+
+    fn property(&self, _: usize, property: &glib::ParamSpec) -> glib::Value {
+        match property.name() {
+            "path" => self.lock().path.to_value(),
+            "is-live" => self.obj().is_live().to_value(),
+            _ => self.lock().report.to_value(),
+        }
+    }
+}
+
+impl GstObjectImpl for FramepathSrcImp {}
+
+impl ElementImpl for FramepathSrcImp {
+    fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
+        static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
+            gst::subclass::ElementMetadata::new(
+                "framepath source",
+                "Source/Video",
+                "Frames of a whole path of framepath",
+                "The framepath project",
+            )
+        });
+        Some(&METADATA)
+    }
+
+    fn pad_templates() -> &'static [gst::PadTemplate] {
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
+            let (direction, presence) = (gst::PadDirection::Src, gst::PadPresence::Always);
+            gst::PadTemplate::new("src", direction, presence, &raw_caps()).into_iter().collect()
+        });
+        &TEMPLATES
+    }
+}
+
+impl BaseSrcImpl for FramepathSrcImp {
+    fn start(&self) -> Result<(), gst::ErrorMessage> {
+        let path = self.lock().path.clone();
+        let options = Options { level: Level::Times, ..Options::default() };
+        let frames = Pipeline::parse(&path).and_then(|pipeline| pipeline.frames_with(options));
+        let frames = frames
+            .map_err(|error| gst::error_msg!(gst::ResourceError::OpenRead, ["path={path:?}: {error}"]))?;
+        let mut state = self.lock();
+        state.waker = Some(frames.waker());
+        state.can_seek = frames.requests().can_seek().is_ok();
+        (state.frames, state.output) = (Some(frames), None);
+        Ok(())
+    }
+
+    fn stop(&self) -> Result<(), gst::ErrorMessage> {
+        let frames = self.lock().frames.take();
+        let report = frames.and_then(Frames::into_report).map(report_json);
+        let mut state = self.lock();
+        (state.waker, state.report) = (None, report);
+        Ok(())
+    }
+
+    fn is_seekable(&self) -> bool {
+        self.lock().can_seek
+    }
+
+    fn do_seek(&self, segment: &mut gst::Segment) -> bool {
+        let Some(start) = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.start()) else {
+            return false;
+        };
+        let mut state = self.lock();
+        let (can_seek, started) = (state.can_seek, state.output.is_some());
+        let Some(frames) = &mut state.frames else { return false };
+        // GStreamer seeks to 0 at the start, in live streams too.
+        if start.is_zero() && !started {
+            return true;
+        }
+        can_seek
+            && segment.rate() > 0.0
+            && frames.seek(Duration::from_nanos(start.nseconds()), SeekTo::Exact).is_ok()
+    }
+
+    fn unlock(&self) -> Result<(), gst::ErrorMessage> {
+        self.is_unlocked.store(true, Ordering::Release);
+        if let Some(waker) = &self.lock().waker {
+            waker.wake();
+        }
+        Ok(())
+    }
+
+    fn unlock_stop(&self) -> Result<(), gst::ErrorMessage> {
+        self.is_unlocked.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// The first frame, not the elements behind, says the format.
+    fn negotiate(&self) -> Result<(), gst::LoggableError> {
+        Ok(())
+    }
+}
+
+impl PushSrcImpl for FramepathSrcImp {
+    fn create(&self, _: Option<&mut gst::BufferRef>) -> Result<CreateSuccess, gst::FlowError> {
+        // No lock is held during the wait, so that `unlock` can end it.
+        let frames = self.lock().frames.take();
+        let Some(mut frames) = frames else { return Err(gst::FlowError::Flushing) };
+        let next = frames.next_unless(|| self.is_unlocked.load(Ordering::Acquire));
+        let stream = frames.stream();
+        self.lock().frames = Some(frames);
+        match next {
+            NextFrame::Frame(Ok(frame)) => self.buffer_of(frame, stream).map(CreateSuccess::NewBuffer),
+            NextFrame::Frame(Err(error)) => Err(self.failed(&error.to_string())),
+            NextFrame::End => Err(gst::FlowError::Eos),
+            NextFrame::News => Err(gst::FlowError::Flushing),
+        }
+    }
+}
+
+impl FramepathSrcImp {
+    fn lock(&self) -> MutexGuard<'_, SourceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, text: &str) -> gst::FlowError {
+        gst::element_imp_error!(self, gst::ResourceError::Read, ["{text}"]);
+        gst::FlowError::Error
+    }
+
+    fn buffer_of(&self, frame: Frame, stream: Option<StreamInfo>) -> Result<gst::Buffer, gst::FlowError> {
+        let info = video_info(frame.layout(), stream).map_err(|text| self.failed(&text))?;
+        let has_meta = self.agree(&info)?;
+        let (meta, kept) = (frame.meta(), self.lock().kept.clone());
+        if meta.is_damaged {
+            gst::warning!(CATEGORY, imp = self, "frame {} is damaged", meta.seq);
+        }
+        let mut made = buffer(frame, &info, &kept, has_meta)?;
+        let time_base = stream.map(|stream| stream.time_base);
+        let times = made.get_mut().ok_or(gst::FlowError::Error)?;
+        times.set_pts(clock_time(meta.pts, time_base));
+        times.set_duration(clock_time(Some(meta.duration).filter(|ticks| *ticks > 0), time_base));
+        Ok(made)
+    }
+
+    /// Tells the elements behind of another output. Returns whether they understand strides.
+    fn agree(&self, info: &VideoInfo) -> Result<bool, gst::FlowError> {
+        if let Some((last, has_meta)) = &self.lock().output {
+            if last == info {
+                return Ok(*has_meta);
+            }
+        }
+        let source = self.obj();
+        let caps = info.to_caps().map_err(|_| gst::FlowError::NotNegotiated)?;
+        source.set_caps(&caps).map_err(|_| gst::FlowError::NotNegotiated)?;
+        let mut query = gst::query::Allocation::new(Some(&caps), false);
+        let has_meta = source.src_pad().peer_query(&mut query)
+            && query.find_allocation_meta::<gst_video::VideoMeta>().is_some();
+        self.lock().output = Some((info.clone(), has_meta));
+        Ok(has_meta)
+    }
+}
