@@ -186,7 +186,11 @@ impl VideoDecoderImpl for FramepathDecImp {
             None => self.start_decoder()?,
         };
         let flow = running.decode(packet, |frame| self.finish_one(frame));
-        self.lock().running = Some(running);
+        // Elements that take no more get nothing at the end of the stream either.
+        let goes_on = matches!(flow, Ok(()) | Err(DecodeEnd::Flow(gst::FlowError::NotLinked)));
+        if goes_on {
+            self.lock().running = Some(running);
+        }
         self.flow(flow)
     }
 

@@ -46,7 +46,7 @@ fn a_hundred_kills_cost_no_frame_and_no_message() {
     sink.static_pad("sink").unwrap().add_probe(gst::PadProbeType::BUFFER, move |_, _| {
         let mut kills = kills.lock().unwrap();
         kills.0 += 1;
-        if kills.0 % 10 == 0 {
+        if kills.0 % 8 == 0 {
             let pids = workers();
             // SAFETY: a call without memory; the processes are children of this one that it has not waited for.
             pids.iter().for_each(|pid| assert_eq!(unsafe { libc::kill(*pid, libc::SIGKILL) }, 0));
