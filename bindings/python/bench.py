@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Decodes a file by one of the packages of `framepath lab python`, and prints the figures as one line of JSON.
 
-    bench.py framepath|framepath-process|bare|pyav|opencv|decord FILE yuv|rgb THREADS
+    bench.py framepath|framepath-process|framepath-poisoned|bare|pyav|opencv|decord FILE yuv|rgb THREADS
 
-`bare` is `framepath` without a look at the frames. The clocks run from the opening of the file to its end; the packages are loaded before.
+`bare` is `framepath` without a look at the frames. In `framepath-poisoned`, packet 500 kills every decoder that gets it. The clocks run from the opening of the file to its end; the packages are loaded before.
 """
 
 import json
 import resource
 import sys
 import time
+import warnings
 
 
 def cpu():
@@ -17,15 +18,18 @@ def cpu():
     return sum(part.ru_utime + part.ru_stime for part in usage)
 
 
-def framepath_frames(file, threads, host, look):
+def framepath_frames(file, threads, decode, look):
     import framepath
 
     def run():
         count = 0
-        with framepath.open(file, host=host, threads=threads, ledger="off") as frames:
+        path = f"file {framepath.quote(file)} ! decode {decode} threads={threads}"
+        with warnings.catch_warnings(action="ignore"), framepath.Path(path).frames(ledger="off") as frames:
             for frame in frames:
                 look(frame)
                 count += 1
+        # The kernel counts the time of processes that have been waited for.
+        framepath.dismiss_workers()
         copied = frames.copied_bytes + frames.report.copied_bytes
         return count, copied
 
@@ -83,9 +87,10 @@ def main(package, file, mode, threads):
     import numpy
 
     run, version = {
-        "framepath": lambda: framepath_frames(file, threads, "inline", own),
-        "framepath-process": lambda: framepath_frames(file, threads, "process", own),
-        "bare": lambda: framepath_frames(file, threads, "inline", lambda frame: None),
+        "framepath": lambda: framepath_frames(file, threads, "host=inline", own),
+        "framepath-process": lambda: framepath_frames(file, threads, "host=process", own),
+        "framepath-poisoned": lambda: framepath_frames(file, threads, "host=process fault=poison@500", own),
+        "bare": lambda: framepath_frames(file, threads, "host=inline", lambda frame: None),
         "pyav": lambda: pyav_frames(file, threads, arrays),
         "opencv": lambda: opencv_frames(file, threads),
         "decord": lambda: decord_frames(file, threads),

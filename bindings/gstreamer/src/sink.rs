@@ -34,13 +34,22 @@ struct RunningPath {
     thread: JoinHandle<()>,
 }
 
+/// Path of the sink.
+#[derive(Default)]
+enum SinkPath {
+    /// Starts with the next caps or frame.
+    #[default]
+    Idle,
+    Running(RunningPath),
+    /// Takes no frames until a flush or the next start, and says why.
+    Over(gst::FlowError),
+}
+
 #[derive(Default)]
 struct SinkState {
-    path: String,
+    text: String,
     info: Option<VideoInfo>,
-    running: Option<RunningPath>,
-    /// True once the path could not be started; GStreamer offers the caps again and again.
-    has_failed: bool,
+    path: SinkPath,
     report: Option<String>,
 }
 
@@ -94,13 +103,13 @@ impl ObjectImpl for FramepathSinkImp {
 
     fn set_property(&self, _: usize, value: &glib::Value, property: &glib::ParamSpec) {
         if property.name() == "path" {
-            self.lock().path = value.get::<Option<String>>().ok().flatten().unwrap_or_default();
+            self.lock().text = value.get::<Option<String>>().ok().flatten().unwrap_or_default();
         }
     }
 
     fn property(&self, _: usize, property: &glib::ParamSpec) -> glib::Value {
         match property.name() {
-            "path" => self.lock().path.to_value(),
+            "path" => self.lock().text.to_value(),
             _ => self.lock().report.to_value(),
         }
     }
@@ -132,53 +141,33 @@ impl ElementImpl for FramepathSinkImp {
 
 impl BaseSinkImpl for FramepathSinkImp {
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        let running = self.lock().running.take();
-        if let Some(running) = running {
+        let path = {
+            let mut state = self.lock();
+            state.info = None;
+            std::mem::take(&mut state.path)
+        };
+        if let SinkPath::Running(running) = path {
             running.pictures.at_end();
             running.stop.stop();
             // Nobody waits for the error of a path that is stopped.
             let _ = self.ended(running);
         }
-        let mut state = self.lock();
-        (state.info, state.has_failed) = (None, false);
         Ok(())
     }
 
     fn set_caps(&self, caps: &gst::Caps) -> Result<(), gst::LoggableError> {
         let info = VideoInfo::from_caps(caps).map_err(|error| gst::loggable_error!(CATEGORY, "{error}"))?;
-        let (is_running, path) = {
-            let mut state = self.lock();
-            if state.has_failed {
-                return Err(gst::loggable_error!(CATEGORY, "the path has not started"));
-            }
-            state.info = Some(info.clone());
-            (state.running.is_some(), state.path.clone())
-        };
-        if is_running {
-            // The hops of the path see the change in the frames.
-            return Ok(());
-        }
-        match RunningPath::start(&path, &info) {
-            Ok(running) => {
-                self.lock().running = Some(running);
-                Ok(())
-            }
-            Err(text) => {
-                self.lock().has_failed = true;
-                gst::element_imp_error!(self, gst::ResourceError::OpenWrite, ["path={path:?}: {text}"]);
-                Err(gst::loggable_error!(CATEGORY, "{text}"))
-            }
+        self.lock().info = Some(info);
+        // The hops of a path that runs see the change in the frames.
+        match self.pictures() {
+            Ok(_) | Err(gst::FlowError::Eos) => Ok(()),
+            Err(flow) => Err(gst::loggable_error!(CATEGORY, "{flow}")),
         }
     }
 
     fn render(&self, buffer: &gst::Buffer) -> Result<gst::FlowSuccess, gst::FlowError> {
-        let (info, pictures) = {
-            let state = self.lock();
-            (state.info.clone(), state.running.as_ref().map(|running| running.pictures.clone()))
-        };
-        let (Some(info), Some(pictures)) = (info, pictures) else {
-            return Err(gst::FlowError::NotNegotiated);
-        };
+        let pictures = self.pictures()?;
+        let info = self.lock().info.clone().ok_or(gst::FlowError::NotNegotiated)?;
         let segment = self.obj().segment();
         let segment = segment.downcast_ref::<gst::ClockTime>();
         let time = segment.and_then(|segment| segment.to_running_time(buffer.pts()));
@@ -194,8 +183,15 @@ impl BaseSinkImpl for FramepathSinkImp {
     }
 
     fn event(&self, event: gst::Event) -> bool {
-        if event.type_() == gst::EventType::Eos && !self.finish() {
-            return false;
+        match event.type_() {
+            gst::EventType::Eos if !self.finish() => return false,
+            gst::EventType::FlushStop => {
+                let mut state = self.lock();
+                if matches!(state.path, SinkPath::Over(_)) {
+                    state.path = SinkPath::Idle;
+                }
+            }
+            _ => {}
         }
         self.parent_event(event)
     }
@@ -244,16 +240,44 @@ impl FramepathSinkImp {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the way to the path; starts the path if it is idle.
+    ///
+    /// # Errors
+    /// The path takes no frames.
+    fn pictures(&self) -> Result<Arc<Pictures>, gst::FlowError> {
+        let mut state = self.lock();
+        match &state.path {
+            SinkPath::Running(running) => return Ok(running.pictures.clone()),
+            SinkPath::Over(flow) => return Err(*flow),
+            SinkPath::Idle => {}
+        }
+        let info = state.info.as_ref().ok_or(gst::FlowError::NotNegotiated)?;
+        let failed = match RunningPath::start(&state.text, info) {
+            Ok(running) => {
+                let pictures = running.pictures.clone();
+                state.path = SinkPath::Running(running);
+                return Ok(pictures);
+            }
+            Err(text) => format!("path={:?}: {text}", state.text),
+        };
+        // GStreamer offers the caps again and again.
+        state.path = SinkPath::Over(gst::FlowError::Error);
+        drop(state);
+        gst::element_imp_error!(self, gst::ResourceError::OpenWrite, ["{failed}"]);
+        Err(gst::FlowError::Error)
+    }
+
     fn set_unlocked(&self, is_unlocked: bool) {
-        if let Some(running) = &self.lock().running {
+        if let SinkPath::Running(running) = &self.lock().path {
             running.pictures.set_unlocked(is_unlocked);
         }
     }
 
     /// Waits until the path has worked through all frames. Returns false if it has failed, or the wait was ended.
     fn finish(&self) -> bool {
-        let Some(pictures) = self.lock().running.as_ref().map(|running| running.pictures.clone()) else {
-            return true;
+        let pictures = match &self.lock().path {
+            SinkPath::Running(running) => running.pictures.clone(),
+            SinkPath::Idle | SinkPath::Over(_) => return true,
         };
         loop {
             match pictures.finish() {
@@ -266,14 +290,20 @@ impl FramepathSinkImp {
 
     /// Notes the report of the path, or posts its error. Returns what the flow of frames ends in.
     fn path_has_ended(&self) -> gst::FlowError {
-        let running = self.lock().running.take();
-        match running.map(|running| self.ended(running)) {
-            Some(Err(text)) => {
-                gst::element_imp_error!(self, gst::ResourceError::Write, ["{text}"]);
-                gst::FlowError::Error
-            }
-            _ => gst::FlowError::Eos,
-        }
+        let path = std::mem::take(&mut self.lock().path);
+        let flow = match path {
+            SinkPath::Idle => gst::FlowError::Eos,
+            SinkPath::Over(flow) => flow,
+            SinkPath::Running(running) => match self.ended(running) {
+                Ok(()) => gst::FlowError::Eos,
+                Err(text) => {
+                    gst::element_imp_error!(self, gst::ResourceError::Write, ["{text}"]);
+                    gst::FlowError::Error
+                }
+            },
+        };
+        self.lock().path = SinkPath::Over(flow);
+        flow
     }
 
     /// Waits for the path's thread, and notes the report.

@@ -146,3 +146,19 @@ fn a_sink_is_paused_and_stopped_while_its_path_is_full() {
     pipeline.set_state(gst::State::Playing).unwrap();
     pipeline.set_state(gst::State::Null).unwrap();
 }
+
+#[test]
+fn a_sink_begins_anew_after_a_seek_behind_the_end() {
+    let (pipeline, frames) =
+        pipeline(&format!("{} ! framepathsink name=sink path=null", path_of("vp9-180p8.ivf", "inline")));
+    for _ in 0..2 {
+        assert_eq!(play(&pipeline), [""; 0]);
+        assert_eq!(taken(&frames).len(), 30);
+        let report: Option<String> = pipeline.by_name("sink").unwrap().property("report");
+        let report: serde_json::Value = serde_json::from_str(&report.unwrap()).unwrap();
+        assert_eq!(report["rows"][0]["frames"], 30);
+        pipeline.set_state(gst::State::Paused).unwrap();
+        pipeline.seek_simple(gst::SeekFlags::FLUSH, gst::ClockTime::ZERO).unwrap();
+    }
+    pipeline.set_state(gst::State::Null).unwrap();
+}

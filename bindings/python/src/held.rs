@@ -7,12 +7,11 @@
 
 use std::mem::ManuallyDrop;
 use std::process;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath::format::Layout;
-use framepath::{Frame, FrameMut, Pool, PoolError};
-use framepath_os::measure::meter;
+use framepath::{Frame, FrameMut, Pool, PoolError, counted_copy};
 
 /// Number of slots that Python keeps while it takes further frames (see `framepath::Frames`).
 const MOST_SLOTS: usize = 4;
@@ -76,10 +75,34 @@ impl Drop for HeldFrame {
     }
 }
 
-/// Returns a writable frame with `bytes` bytes of memory of its own.
+/// Memory of the pools for frames of Python's own, bytes: a larger pool leaves more unused, a smaller one needs more descriptors.
+const OWN_POOL: usize = 64 << 20;
+/// Most slots of such a pool.
+const MOST_OWN: usize = 64;
+
+/// Pool for frames of Python's own, and the process that made it: the child of a fork shares the memory with its parent.
+static OWN: Mutex<Option<(u32, Pool)>> = Mutex::new(None);
+
+/// Returns a writable frame with at least `bytes` bytes of memory that no decoder waits for. Never waits. A pool stays until all of its
+/// frames are gone, and the last one until a frame of a much other size is made.
 pub(crate) fn own_frame(bytes: usize) -> Result<FrameMut, PoolError> {
-    let mut pool = Pool::new(bytes.max(1), 1)?;
-    pool.acquire()
+    let bytes = bytes.max(1);
+    let mut own = OWN.lock().unwrap_or_else(PoisonError::into_inner);
+    match own.take() {
+        Some((pid, pool)) if pid != process::id() => std::mem::forget(pool),
+        Some((pid, mut pool)) if (bytes..=4 * bytes).contains(&pool.slot_bytes()) => {
+            if let Some(frame) = pool.try_acquire() {
+                *own = Some((pid, pool));
+                return Ok(frame);
+            }
+        }
+        _ => {}
+    }
+    let slots = (OWN_POOL / bytes).clamp(1, MOST_OWN);
+    let mut pool = Pool::new(bytes, slots as u32)?;
+    let frame = pool.acquire();
+    *own = Some((process::id(), pool));
+    frame
 }
 
 /// Copies a frame into memory of its own, without the padding of its rows.
@@ -90,7 +113,7 @@ fn copy(frame: &Frame) -> Result<Frame, PoolError> {
     let mut copy = own_frame(packed.size)?;
     if copy.set_layout(&packed).is_ok() {
         // In a thread of the path, the ledger counts the copy.
-        meter::copy(packed.pixel_bytes(), || {
+        counted_copy(packed.pixel_bytes(), || {
             for (index, plane) in packed.planes().iter().enumerate() {
                 let to = copy.plane_mut(index);
                 for (y, row) in to.chunks_mut(plane.stride).enumerate() {

@@ -46,6 +46,12 @@ mod _framepath {
         framepath::host::set_worker_program(path);
     }
 
+    /// Ends the processes of this program that wait for a video to decode, and waits for their end.
+    #[pyfunction]
+    fn dismiss_workers(py: Python<'_>) {
+        py.detach(framepath::host::dismiss_spares);
+    }
+
     /// Quotes a word, such as the name of a file, for the text of a path.
     #[pyfunction]
     fn quote(word: &str) -> String {

@@ -3,9 +3,8 @@
 
 use framepath::colors::Colors;
 use framepath::format::{Layout, PixelFormat};
-use framepath::{Frame, FrameMeta, Pool, StageError};
+use framepath::{CopyPool, Frame, FrameMeta, StageError, counted_copy};
 use framepath_codec::Converter;
-use framepath_os::measure::meter;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
@@ -13,16 +12,11 @@ use pyo3::types::{PyList, PyTuple};
 use crate::array::ArrayShape;
 use crate::samples::{PlaneSamples, has_buffer};
 
-/// Slots of the pool: one for the frame being written, the others for frames in later hops and those that Python keeps (`held.rs`), as in
-/// framepath's own stages. The stage waits while all are in use.
-const SLOTS: u32 = 8;
-
 /// Maker of new frames, into a pool of its own.
 pub(crate) struct FrameMaker {
     /// Format of the new frames, and the converter that knows their colours; `None` for the format of the incoming frame.
     named: Option<(PixelFormat, Converter)>,
-    /// `None` before the first new frame.
-    pool: Option<Pool>,
+    copies: CopyPool,
 }
 
 /// Arrays for the planes of a new frame, which fit its layout.
@@ -83,7 +77,7 @@ impl NewFrame {
 impl FrameMaker {
     /// Makes a maker of frames in `format`, or with `None` in that of each incoming frame.
     pub(crate) fn new(format: Option<PixelFormat>) -> FrameMaker {
-        FrameMaker { named: format.map(|format| (format, Converter::new(format))), pool: None }
+        FrameMaker { named: format.map(|format| (format, Converter::new(format))), copies: CopyPool::new() }
     }
 
     /// Returns the format of the new frames; `None` for that of the incoming frame.
@@ -115,12 +109,8 @@ impl FrameMaker {
     /// The pool cannot be made.
     pub(crate) fn make(&mut self, new: NewFrame) -> Result<Frame, StageError> {
         let NewFrame { layout, meta, planes } = new;
-        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < layout.size) {
-            self.pool = Some(Pool::new(layout.size, SLOTS)?);
-        }
-        let mut slot = self.pool.as_mut().expect("made above").acquire()?;
-        slot.set_layout(&layout)?;
-        meter::copy(layout.pixel_bytes(), || {
+        let mut slot = self.copies.slot(&layout)?;
+        counted_copy(layout.pixel_bytes(), || {
             for (index, plane) in planes.iter().enumerate() {
                 plane.copy_to(slot.plane_mut(index));
             }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use framepath::colors::{BT709, BT2020, ColorRange, SMPTE240M};
 use framepath::format::{Layout, PixelFormat};
-use framepath::{Frame, FrameMut, Pool};
+use framepath::{Frame, FrameMut};
 use framepath_codec::Converter;
 use framepath_os::measure::meter;
 use yuv::{YuvBiPlanarImage, YuvConversionMode, YuvError, YuvPlanarImage, YuvRange, YuvStandardMatrix};
@@ -15,8 +15,6 @@ use crate::held::own_frame;
 
 /// Rows that are converted at once: they fit into a processor's cache.
 const BAND: usize = 64;
-/// Pictures whose memory is used again. A program that keeps more gets new memory for each.
-const POOLED: u32 = 8;
 
 /// Converter of frames to RGB with 8 bits a sample. Threads take turns.
 pub(crate) struct RgbConverter {
@@ -25,8 +23,6 @@ pub(crate) struct RgbConverter {
 
 struct RgbParts {
     slow: Converter,
-    /// Memory for pictures of one size.
-    pool: Option<Pool>,
     /// Rows of a frame that another process may change, copied before they are read.
     copied: [Vec<u8>; 3],
 }
@@ -34,7 +30,7 @@ struct RgbParts {
 impl RgbConverter {
     pub(crate) fn new() -> RgbConverter {
         let slow = Converter::new(PixelFormat::Rgb24);
-        RgbConverter { parts: Mutex::new(RgbParts { slow, pool: None, copied: [const { Vec::new() }; 3] }) }
+        RgbConverter { parts: Mutex::new(RgbParts { slow, copied: [const { Vec::new() }; 3] }) }
     }
 
     /// Returns the frame as RGB, and the number of bytes that were written.
@@ -47,7 +43,7 @@ impl RgbConverter {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         let layout = Layout::packed(PixelFormat::Rgb24, of.width, of.height).map_err(|error| text(&error))?;
         let layout = layout.with_colors(parts.slow.colors(&of));
-        let mut into = parts.room(Converter::slot_bytes(&layout))?;
+        let mut into = own_frame(Converter::slot_bytes(&layout)).map_err(|error| text(&error))?;
         into.set_layout(&layout).map_err(|error| text(&error))?;
         if !parts.convert_fast(from, &mut into).map_err(|error| text(&error))? {
             parts.slow.convert(from, &mut into).map_err(|error| text(&error))?;
@@ -57,17 +53,6 @@ impl RgbConverter {
 }
 
 impl RgbParts {
-    /// Returns memory for a picture.
-    fn room(&mut self, bytes: usize) -> Result<FrameMut, String> {
-        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
-            self.pool = Some(Pool::new(bytes, POOLED).map_err(|error| error.to_string())?);
-        }
-        match self.pool.as_mut().and_then(Pool::try_acquire) {
-            Some(room) => Ok(room),
-            None => own_frame(bytes).map_err(|error| error.to_string()),
-        }
-    }
-
     /// Converts the frame if its format is a usual one. Returns false if it is not.
     fn convert_fast(&mut self, from: &Frame, into: &mut FrameMut) -> Result<bool, YuvError> {
         let down = match from.layout().format {

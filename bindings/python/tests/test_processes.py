@@ -123,3 +123,28 @@ def test_a_worker_of_another_program_is_refused_by_name():
 def test_the_package_is_the_command_too():
     ended = subprocess.run([sys.executable, "-m", "framepath", "--version"], capture_output=True, text=True)
     assert ended.stdout.split() == ["framepath", framepath.__version__]
+
+
+def test_frames_that_are_kept_need_few_descriptors():
+    program = """
+import framepath, os
+kept = [(frame, frame.rgb()) for frame in framepath.Path("test frames=700 size=64x48").frames()]
+assert len(kept) == 700
+count = len(os.listdir("/proc/self/fd"))
+assert count < 100, count
+"""
+    ended = python(program)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_workers_that_wait_are_dismissed():
+    program = f"""
+import framepath, os
+assert sum(1 for _ in framepath.open({str(clip("vp9-180p8.ivf"))!r}, host="process")) == 30
+own = [f"/proc/self/task/{{task}}/children" for task in os.listdir("/proc/self/task")]
+assert any(open(name).read() for name in own)
+framepath.dismiss_workers()
+assert not any(open(name).read() for name in own)
+"""
+    ended = python(program)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -5,6 +5,7 @@ mod aa;
 mod decode;
 mod encode;
 mod faults;
+mod gstreamer;
 mod handoff;
 mod inject;
 mod load;
@@ -13,6 +14,7 @@ mod m2m;
 mod players;
 mod python;
 mod queue;
+mod repeated_clip;
 mod rpc;
 #[cfg(feature = "play")]
 mod stream;
@@ -146,6 +148,14 @@ pub static EXPERIMENTS: &[Experiment] = &[
         takes_files: false,
         cases: python::cases,
         run: python::run,
+    },
+    Experiment {
+        name: "gstreamer",
+        question: "cost of the sandbox in a pipeline of GStreamer, compared with its own decoders",
+        quick: false,
+        takes_files: false,
+        cases: gstreamer::cases,
+        run: gstreamer::run,
     },
     Experiment {
         name: "loopback",

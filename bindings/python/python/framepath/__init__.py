@@ -12,7 +12,7 @@ The functions and classes are documented in ``__init__.pyi`` (``help(framepath.o
 import os as _os
 
 from . import _framepath
-from ._framepath import Error, Frame, Frames, LossWarning, Path, PathError, Plane, Report, Table, quote
+from ._framepath import Error, Frame, Frames, LossWarning, Path, PathError, Plane, Report, Table, dismiss_workers, quote
 from ._trace import TraceReport, trace
 
 __version__ = _framepath.__version__
@@ -27,6 +27,7 @@ __all__ = [
     "Report",
     "Table",
     "TraceReport",
+    "dismiss_workers",
     "open",
     "program",
     "quote",

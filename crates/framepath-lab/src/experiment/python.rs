@@ -5,18 +5,18 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use framepath::{Level, Options, Pipeline};
 use serde::Deserialize;
 
 use crate::error::LabError;
+use crate::experiment::repeated_clip::{REPEATS, repeated_clip};
 use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
-use crate::measure::{Contender, Measured, complete};
+use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::progress::ProgressView;
 use crate::temporary_folder::temporary_folder;
 
-/// Clips, each with the number of times that it is repeated: at least 1,000 frames. The quick size has only the first.
+/// Clips, each repeated to 1,050 frames. The quick size has only the first.
 const CLIPS: [&str; 6] = [
     "h264-1080p8.h264",
     "vp9-1080p8.ivf",
@@ -25,13 +25,14 @@ const CLIPS: [&str; 6] = [
     "hard-vp9-1080p8.ivf",
     "hard-av1-1080p8.ivf",
 ];
-const REPEATS: u32 = 7;
 /// Arrays that a program wants: the planes as they are, or RGB.
 const MODES: [&str; 2] = ["yuv", "rgb"];
 /// Threads of every decoder.
 const THREADS: &str = "2";
-/// Packages; `bare` is `framepath` without a look at the frames.
-const PACKAGES: [&str; 6] = ["framepath", "framepath-process", "bare", "pyav", "opencv", "decord"];
+/// Packages; `bare` is `framepath` without a look at the frames, and `framepath-poisoned` is `framepath-process` with a packet at which
+/// every decoder dies.
+const PACKAGES: [&str; 7] =
+    ["framepath", "framepath-process", "framepath-poisoned", "bare", "pyav", "opencv", "decord"];
 
 /// Figures that a run of `bench.py` prints.
 #[derive(Deserialize)]
@@ -65,7 +66,7 @@ pub(super) fn run(
     let folder = temporary_folder()?;
     let software = std::cell::RefCell::new(BTreeSet::new());
     for (clip, mode) in wanted {
-        let file = repeated(&settings.clip(clip)?, folder.path())?;
+        let file = repeated_clip(&settings.clip(clip)?, folder.path())?;
         let contenders = PACKAGES.into_iter().filter(|package| has_mode(package, mode)).map(|package| {
             let (file, software) = (&file, &software);
             Contender::new(package, move || {
@@ -96,25 +97,6 @@ pub(super) fn run(
 /// Returns true if the package can give such arrays; OpenCV and decord know only RGB (BGR).
 fn has_mode(package: &str, mode: &str) -> bool {
     mode == "rgb" || !matches!(package, "opencv" | "decord")
-}
-
-/// Writes the clip several times into one file.
-fn repeated(clip: &Path, folder: &Path) -> Result<PathBuf, LabError> {
-    let stem = folder.join(clip.file_stem().unwrap_or(clip.as_os_str()));
-    if clip.extension().is_some_and(|extension| extension == "h264") {
-        // A bare stream, which has no times for a container.
-        let file = stem.with_extension("h264");
-        let once = std::fs::read(clip).map_err(LabError::io(clip.display().to_string()))?;
-        std::fs::write(&file, once.repeat(REPEATS as usize)).map_err(LabError::io("writing a clip"))?;
-        return Ok(file);
-    }
-    let file = stem.with_extension("mkv");
-    if !file.exists() {
-        let [from, to] = [clip, &file].map(|file| framepath::path::quote(&file.to_string_lossy()));
-        let pipeline = Pipeline::parse(&format!("file {from} loop={REPEATS} ! mux {to}"))?;
-        complete(pipeline.run(&Options { level: Level::Off, ..Options::default() })?)?;
-    }
-    Ok(file)
 }
 
 /// Runs one package in the interpreter that `bindings/python/lab` makes, or that FRAMEPATH_PYTHON names.
