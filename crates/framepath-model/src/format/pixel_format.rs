@@ -118,6 +118,7 @@ struct PlaneShape {
 /// Properties of one format.
 #[derive(Clone, Copy, Debug)]
 struct Properties {
+    #[allow(dead_code, reason = "Rust 1.85 does not see that the check of the table reads it")]
     format: PixelFormat,
     name: &'static str,
     family: ColorFamily,

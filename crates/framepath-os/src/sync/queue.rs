@@ -474,6 +474,15 @@ mod tests {
     }
 
     #[test]
+    fn news_that_wake_nobody_are_seen_after_the_longest_sleep() {
+        let (_tx, mut rx) = queue::<u32>(2, Leaky::No);
+        rx.set_longest_sleep(Some(Duration::from_millis(5)));
+        // Longer than the receiver polls before it sleeps.
+        let begin = std::time::Instant::now();
+        assert_eq!(rx.recv_unless(|| begin.elapsed() > Duration::from_millis(50)), Received::News);
+    }
+
+    #[test]
     fn news_wake_a_receiver_of_an_empty_queue_and_take_nothing() {
         use std::sync::atomic::{AtomicBool, Ordering};
 
