@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepathdec`: a decoder in a sandboxed process.
 
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use framepath::{Codec, Frame, FrameMeta, Packet};
 use gst::glib;
@@ -11,8 +11,9 @@ use gst_video::prelude::*;
 use gst_video::subclass::prelude::*;
 
 use crate::format::{raw_caps, video_info};
+use crate::latency::DelayEstimate;
 use crate::memory::{KeptFrames, buffer};
-use crate::running::{DecodeEnd, RunningDecoder};
+use crate::running::{DecodeEnd, Packets, RunningDecoder};
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     gst::DebugCategory::new(
@@ -28,6 +29,9 @@ struct DecoderState {
     input: Option<gst_video::VideoCodecState<'static, gst_video::video_codec_state::Readable>>,
     codec: Option<Codec>,
     running: Option<RunningDecoder>,
+    /// Packets of the decoder that runs, or has run last.
+    packets: Option<Arc<Packets>>,
+    delay: DelayEstimate,
     output: Option<VideoInfo>,
     /// True if the elements behind understand strides.
     has_meta: bool,
@@ -66,6 +70,16 @@ impl ObjectImpl for FramepathDecImp {
         decoder.set_packetized(true);
         decoder.set_needs_format(true);
         decoder.set_use_default_pad_acceptcaps(true);
+        // Caps without size or rate are accepted: the stream has them.
+        let sink = decoder.sink_pad();
+        sink.set_pad_flags(gst::PadFlags::ACCEPT_TEMPLATE);
+        let element = self.obj().downgrade();
+        sink.add_probe(gst::PadProbeType::BUFFER, move |_, _| {
+            if let Some(element) = element.upgrade() {
+                element.imp().wait_for_room();
+            }
+            gst::PadProbeReturn::Ok
+        });
     }
 
     fn properties() -> &'static [glib::ParamSpec] {
@@ -95,6 +109,16 @@ impl ObjectImpl for FramepathDecImp {
 impl GstObjectImpl for FramepathDecImp {}
 
 impl ElementImpl for FramepathDecImp {
+    fn change_state(
+        &self,
+        change: gst::StateChange,
+    ) -> Result<gst::StateChangeSuccess, gst::StateChangeError> {
+        if change == gst::StateChange::PausedToReady {
+            self.set_unlocked(true);
+        }
+        self.parent_change_state(change)
+    }
+
     fn metadata() -> Option<&'static gst::subclass::ElementMetadata> {
         static METADATA: LazyLock<gst::subclass::ElementMetadata> = LazyLock::new(|| {
             gst::subclass::ElementMetadata::new(
@@ -142,7 +166,8 @@ impl VideoDecoderImpl for FramepathDecImp {
     }
 
     fn stop(&self) -> Result<(), gst::ErrorMessage> {
-        self.lock().running = None;
+        let running = self.lock().running.take();
+        drop(running);
         *self.lock() = DecoderState::default();
         Ok(())
     }
@@ -179,17 +204,18 @@ impl VideoDecoderImpl for FramepathDecImp {
             Packet::copied(&bytes, meta, is_key).ok_or(gst::FlowError::Error)?
         };
         drop(frame);
-        // GStreamer calls one of these functions at a time.
         let running = self.lock().running.take();
-        let mut running = match running {
+        let running = match running {
             Some(running) => running,
             None => self.start_decoder()?,
         };
-        let flow = running.decode(packet, |frame| self.finish_one(frame));
-        // Elements that take no more get nothing at the end of the stream either.
-        let goes_on = matches!(flow, Ok(()) | Err(DecodeEnd::Flow(gst::FlowError::NotLinked)));
-        if goes_on {
-            self.lock().running = Some(running);
+        self.lock().delay.packet();
+        // There is room: `wait_for_room` was called before GStreamer locked the stream.
+        let flow = running.decode(packet);
+        match flow {
+            // Elements that take no more get nothing at the end of the stream either.
+            Ok(()) | Err(DecodeEnd::Flow(gst::FlowError::NotLinked)) => self.lock().running = Some(running),
+            Err(_) => self.unlocked(|| drop(running)),
         }
         self.flow(flow)
     }
@@ -203,8 +229,18 @@ impl VideoDecoderImpl for FramepathDecImp {
     }
 
     fn flush(&self) -> bool {
-        self.lock().running = None;
+        let running = self.lock().running.take();
+        self.unlocked(|| drop(running));
         true
+    }
+
+    fn sink_event(&self, event: gst::Event) -> bool {
+        match event.type_() {
+            gst::EventType::FlushStart => self.set_unlocked(true),
+            gst::EventType::FlushStop => self.set_unlocked(false),
+            _ => {}
+        }
+        self.parent_sink_event(event)
     }
 
     fn decide_allocation(&self, query: &mut gst::query::Allocation) -> Result<(), gst::LoggableError> {
@@ -230,27 +266,82 @@ impl FramepathDecImp {
         };
         let Some(codec) = codec else { return Err(gst::FlowError::NotNegotiated) };
         let size = info.map_or((0, 0), |info| (info.width(), info.height()));
-        let options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        RunningDecoder::start(codec, size, &options).map_err(|text| self.failed(&text))
+        let is_live = self.is_live();
+        let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if is_live && !["threading=", "lowdelay="].iter().any(|option| options.contains(option)) {
+            // Each further thread of whole frames delays the stream by one frame.
+            options.push_str(" threading=slice");
+        }
+        self.lock().delay = DelayEstimate::default();
+        let element = self.ref_counted();
+        let pass = move |frame| element.finish_one(frame, is_live);
+        let running =
+            RunningDecoder::start(codec, size, &options, pass).map_err(|text| self.failed(&text))?;
+        self.lock().packets = Some(running.packets());
+        Ok(running)
+    }
+
+    /// Returns whether the pipeline's frames come from the present.
+    fn is_live(&self) -> bool {
+        let mut query = gst::query::Latency::new();
+        self.obj().sink_pad().peer_query(&mut query) && query.result().0
+    }
+
+    /// Waits until the decoder can take a packet. GStreamer has no lock meanwhile.
+    fn wait_for_room(&self) {
+        let packets = self.lock().packets.clone();
+        if let Some(packets) = packets {
+            packets.wait_for_room();
+        }
+    }
+
+    /// Ends the waits for the decoder, or lets them be.
+    fn set_unlocked(&self, is_unlocked: bool) {
+        if let Some(packets) = &self.lock().packets {
+            packets.set_unlocked(is_unlocked);
+        }
+    }
+
+    /// Calls a function that waits for the thread of frames. That thread needs the lock of the stream, which GStreamer has locked once for
+    /// the functions of a decoder.
+    fn unlocked<T>(&self, call: impl FnOnce() -> T) -> T {
+        let decoder: *mut gst_video::ffi::GstVideoDecoder = self.obj().as_ptr().cast();
+        // SAFETY: the element lives as long as `self`; `handle_frame`, `drain`, `finish`, `flush` and `set_format` are called with the lock
+        // held once by this thread (`GST_VIDEO_DECODER_STREAM_LOCK`), as other decoders with threads rely on.
+        unsafe { glib::ffi::g_rec_mutex_unlock(&raw mut (*decoder).stream_lock) };
+        let result = call();
+        // SAFETY: as above.
+        unsafe { glib::ffi::g_rec_mutex_lock(&raw mut (*decoder).stream_lock) };
+        result
     }
 
     /// Takes all frames of the packets so far, and ends the decoder: another one begins with the next packet.
     fn drain_all(&self) -> Result<gst::FlowSuccess, gst::FlowError> {
         let Some(running) = self.lock().running.take() else { return Ok(gst::FlowSuccess::Ok) };
-        self.flow(running.drain(|frame| self.finish_one(frame)))
+        let flow = self.unlocked(|| running.drain());
+        self.flow(flow)
     }
 
     /// Posts the decoder's error.
     fn flow(&self, flow: Result<(), DecodeEnd>) -> Result<gst::FlowSuccess, gst::FlowError> {
         match flow {
-            Ok(()) => Ok(gst::FlowSuccess::Ok),
+            Ok(()) | Err(DecodeEnd::Done) => Ok(gst::FlowSuccess::Ok),
             Err(DecodeEnd::Flow(flow)) => Err(flow),
             Err(DecodeEnd::Failed(text)) => Err(self.failed(&text)),
         }
     }
 
-    fn finish_one(&self, frame: Frame) -> Result<(), gst::FlowError> {
+    /// Passes a frame on. Called by the thread of the decoder.
+    fn finish_one(&self, frame: Frame, is_live: bool) -> Result<(), gst::FlowError> {
         let decoder = self.obj();
+        if decoder.src_pad().check_reconfigure() {
+            // Other elements are behind, which may not understand strides.
+            self.lock().output = None;
+        }
+        let delay = self.lock().delay.frame().filter(|_| is_live);
+        if let Some(latency) = delay.and_then(|delay| Some(self.frame_duration()? * delay)) {
+            decoder.set_latency(latency, None);
+        }
         let number = frame.meta().seq;
         let info = video_info(frame.layout(), None).map_err(|text| self.failed(&text))?;
         self.negotiate(&info)?;
@@ -271,6 +362,13 @@ impl FramepathDecImp {
         }
         codec_frame.set_output_buffer(buffer(frame, &info, &kept, has_meta)?);
         decoder.finish_frame(codec_frame).map(|_| ())
+    }
+
+    /// Returns the time from one frame to the next; `None` if the caps do not say it.
+    fn frame_duration(&self) -> Option<gst::ClockTime> {
+        let fps = self.lock().input.as_ref()?.info().fps();
+        let (rate, per) = (u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?);
+        gst::ClockTime::SECOND.mul_div_floor(per, rate)
     }
 
     /// Agrees on the output with the elements behind, if it is another one.

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Buffers between the thread of GStreamer, which gives them, and the path, which takes them.
+//! Values between the thread of GStreamer, which gives them, and the path, which takes them.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Buffers that wait before GStreamer has to.
-const MOST_WAITING: usize = 2;
-
-/// Bounded queue whose two waits a third thread can end.
+/// Bounded queue whose waits a third thread can end.
 pub(crate) struct Handover<T, E> {
+    /// Values that wait before the giver has to.
+    most_waiting: usize,
     state: Mutex<HandoverState<T, E>>,
     changed: Condvar,
 }
@@ -45,15 +44,14 @@ pub(crate) enum Taken<T> {
     AtEnd,
 }
 
-impl<T, E> Default for Handover<T, E> {
-    fn default() -> Handover<T, E> {
+impl<T, E> Handover<T, E> {
+    /// Makes an empty queue for this number of values.
+    pub(crate) fn new(most_waiting: usize) -> Handover<T, E> {
         let state =
             HandoverState { waiting: VecDeque::new(), is_at_end: false, is_unlocked: false, end: None };
-        Handover { state: Mutex::new(state), changed: Condvar::new() }
+        Handover { most_waiting, state: Mutex::new(state), changed: Condvar::new() }
     }
-}
 
-impl<T, E> Handover<T, E> {
     fn lock(&self) -> MutexGuard<'_, HandoverState<T, E>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -82,7 +80,7 @@ impl<T, E> Handover<T, E> {
 
     /// Gives a value; waits while too many wait. The value is lost unless the result is [`Given::Done`].
     pub(crate) fn give(&self, value: T) -> Given {
-        let (given, mut state) = self.wait(|state| state.waiting.len() < MOST_WAITING);
+        let (given, mut state) = self.wait(|state| state.waiting.len() < self.most_waiting);
         if given == Given::Done {
             state.waiting.push_back(value);
             drop(state);
@@ -132,6 +130,11 @@ impl<T, E> Handover<T, E> {
         self.lock().end.take()
     }
 
+    /// Waits until there is room for a value, the taker has ended, or the wait is ended.
+    pub(crate) fn wait_for_room(&self) {
+        drop(self.wait(|state| state.waiting.len() < self.most_waiting));
+    }
+
     /// Ends the waits of the giver, or lets it wait again.
     pub(crate) fn set_unlocked(&self, is_unlocked: bool) {
         self.change(|state| state.is_unlocked = is_unlocked);
@@ -147,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_full_queue_makes_the_giver_wait_until_a_value_is_taken() {
-        let handover = Arc::new(Handover::<u32, ()>::default());
+        let handover = Arc::new(Handover::<u32, ()>::new(2));
         let giver = handover.clone();
         let giving = thread::spawn(move || (0..100).all(|value| giver.give(value) == Given::Done));
         for value in 0..100 {
@@ -158,7 +161,7 @@ mod tests {
 
     #[test]
     fn waits_end_when_they_are_unlocked_or_the_taker_has_ended() {
-        let handover = Arc::new(Handover::<u32, &str>::default());
+        let handover = Arc::new(Handover::<u32, &str>::new(2));
         assert_eq!([handover.give(1), handover.give(2)], [Given::Done, Given::Done]);
         let giver = handover.clone();
         let giving = thread::spawn(move || giver.give(3));
@@ -175,7 +178,7 @@ mod tests {
 
     #[test]
     fn the_end_comes_after_the_values() {
-        let handover = Handover::<u32, ()>::default();
+        let handover = Handover::<u32, ()>::new(2);
         assert_eq!(handover.take(Duration::ZERO), Taken::Nothing);
         handover.give(1);
         handover.at_end();

@@ -6,6 +6,7 @@
 mod decoder;
 mod format;
 mod handover;
+mod latency;
 mod memory;
 mod packets;
 mod pictures;

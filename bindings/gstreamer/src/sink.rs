@@ -24,6 +24,9 @@ static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
     )
 });
 
+/// Pictures that wait for the path before the pipeline has to.
+const MOST_WAITING: usize = 2;
+
 /// Pictures on their way to the path, and the path's result.
 pub(crate) type Pictures = Handover<GivenPicture, Result<Report, String>>;
 
@@ -218,13 +221,15 @@ impl RunningPath {
     /// # Errors
     /// Text of the reason: the path is wrong, or no thread can be started.
     fn start(path: &str, info: &VideoInfo) -> Result<RunningPath, String> {
-        let pictures = Arc::<Pictures>::default();
+        let pictures = Arc::new(Pictures::new(MOST_WAITING));
         let source = PictureSource::new(pictures.clone(), info)?;
         let pipeline = Pipeline::from_source(source).append(path).map_err(|error| error.to_string())?;
         let options = Options { level: Level::Times, ..Options::default() };
         let (stop, taken) = (options.stop.clone(), pictures.clone());
         let run = move || {
-            let report = pipeline.run(&options).map_err(|error| error.to_string());
+            let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pipeline.run(&options)));
+            let run = run.map_err(|_| "the path has ended in a panic, which is a bug".to_owned());
+            let report = run.and_then(|report| report.map_err(|error| error.to_string()));
             taken.end(report.and_then(|mut report| match report.error.take() {
                 Some(error) => Err(error.to_string()),
                 None => Ok(report),
@@ -309,9 +314,8 @@ impl FramepathSinkImp {
     /// Waits for the path's thread, and notes the report.
     fn ended(&self, running: RunningPath) -> Result<(), String> {
         let RunningPath { pictures, thread, .. } = running;
-        if thread.join().is_err() {
-            return Err("the path has ended in a panic, which is a bug".to_owned());
-        }
+        // It has caught its panics.
+        let _ = thread.join();
         match pictures.take_end() {
             Some(Ok(report)) => {
                 self.lock().report = Some(report_json(report));
