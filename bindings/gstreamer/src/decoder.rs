@@ -339,8 +339,8 @@ impl FramepathDecImp {
             self.lock().output = None;
         }
         let delay = self.lock().delay.frame().filter(|_| is_live);
-        if let Some(latency) = delay.and_then(|delay| Some(self.frame_duration()? * delay)) {
-            decoder.set_latency(latency, None);
+        if let Some(delay) = delay {
+            decoder.set_latency(self.frame_duration() * delay, None);
         }
         let number = frame.meta().seq;
         let info = video_info(frame.layout(), None).map_err(|text| self.failed(&text))?;
@@ -364,11 +364,13 @@ impl FramepathDecImp {
         decoder.finish_frame(codec_frame).map(|_| ())
     }
 
-    /// Returns the time from one frame to the next; `None` if the caps do not say it.
-    fn frame_duration(&self) -> Option<gst::ClockTime> {
-        let fps = self.lock().input.as_ref()?.info().fps();
-        let (rate, per) = (u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?);
-        gst::ClockTime::SECOND.mul_div_floor(per, rate)
+    /// Returns the time from one frame to the next; 1/25 s if the caps do not say it.
+    fn frame_duration(&self) -> gst::ClockTime {
+        let fps = self.lock().input.as_ref().map(|input| input.info().fps());
+        let fps =
+            fps.and_then(|fps| Some((u64::try_from(fps.numer()).ok()?, u64::try_from(fps.denom()).ok()?)));
+        let (rate, per) = fps.filter(|(rate, _)| *rate > 0).unwrap_or((25, 1));
+        gst::ClockTime::SECOND.mul_div_floor(per, rate).unwrap_or(gst::ClockTime::ZERO)
     }
 
     /// Agrees on the output with the elements behind, if it is another one.

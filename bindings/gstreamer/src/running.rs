@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoder that runs: packets go in, and a thread passes frames on as soon as they are ready.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -102,7 +103,7 @@ impl Drop for RunningDecoder {
         self.packets.at_end();
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // A panic has been reported by the thread.
+            // It has caught its panics.
             let _ = thread.join();
         }
     }
@@ -117,7 +118,9 @@ struct Passing {
 
 impl Passing {
     fn run(self, mut frames: Frames, pass: impl FnMut(Frame) -> Result<(), gst::FlowError>) {
-        let end = self.pass_all(&mut frames, pass);
+        // Whoever waits would wait for ever.
+        let end = catch_unwind(AssertUnwindSafe(|| self.pass_all(&mut frames, pass)));
+        let end = end.unwrap_or_else(|_| DecodeEnd::Failed("a panic, which is a bug".to_owned()));
         // Whoever waits for the end may start another decoder at once.
         drop(frames);
         self.packets.end(end);

@@ -33,6 +33,10 @@ struct SourceState {
     /// Ends the wait of the streaming thread.
     waker: Option<FramesWaker>,
     can_seek: bool,
+    /// True once a frame was taken or a seek was made.
+    has_moved: bool,
+    /// First frame, or the end before it, which `negotiate` has taken for `create`.
+    first: Option<NextFrame>,
     /// Output, and whether the elements behind understand strides.
     output: Option<(VideoInfo, bool)>,
     kept: KeptFrames,
@@ -146,7 +150,8 @@ impl BaseSrcImpl for FramepathSrcImp {
         let mut state = self.lock();
         state.waker = Some(frames.waker());
         state.can_seek = frames.requests().can_seek().is_ok();
-        (state.frames, state.output) = (Some(frames), None);
+        (state.frames, state.output, state.first) = (Some(frames), None, None);
+        state.has_moved = false;
         Ok(())
     }
 
@@ -162,20 +167,29 @@ impl BaseSrcImpl for FramepathSrcImp {
         self.lock().can_seek
     }
 
+    fn event(&self, event: &gst::Event) -> bool {
+        if let gst::EventView::Seek(seek) = event.view() {
+            // Refused here, because GStreamer flushes before it asks `do_seek`.
+            if seek.get().0 <= 0.0 {
+                return false;
+            }
+        }
+        self.parent_event(event)
+    }
+
     fn do_seek(&self, segment: &mut gst::Segment) -> bool {
-        let Some(start) = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.start()) else {
-            return false;
-        };
+        // Of a seek that only changes the rate, the position that was reached.
+        let to = segment.downcast_ref::<gst::ClockTime>().and_then(|segment| segment.position());
+        let Some(to) = to else { return false };
         let mut state = self.lock();
-        let (can_seek, started) = (state.can_seek, state.output.is_some());
-        let Some(frames) = &mut state.frames else { return false };
         // GStreamer seeks to 0 at the start, in live streams too.
-        if start.is_zero() && !started {
+        if to.is_zero() && !state.has_moved {
             return true;
         }
-        can_seek
-            && segment.rate() > 0.0
-            && frames.seek(Duration::from_nanos(start.nseconds()), SeekTo::Exact).is_ok()
+        let can_seek = state.can_seek;
+        (state.has_moved, state.first) = (true, None);
+        let Some(frames) = &mut state.frames else { return false };
+        can_seek && frames.seek(Duration::from_nanos(to.nseconds()), SeekTo::Exact).is_ok()
     }
 
     fn unlock(&self) -> Result<(), gst::ErrorMessage> {
@@ -191,20 +205,28 @@ impl BaseSrcImpl for FramepathSrcImp {
         Ok(())
     }
 
-    /// The first frame, not the elements behind, says the format.
+    /// Waits for the first frame: it, not the elements behind, says the format.
     fn negotiate(&self) -> Result<(), gst::LoggableError> {
+        if self.lock().output.is_some() {
+            return Ok(());
+        }
+        let (next, stream) = self.next().map_err(|flow| gst::loggable_error!(CATEGORY, "{flow}"))?;
+        let info = match &next {
+            NextFrame::Frame(Ok(frame)) => video_info(frame.layout(), stream).ok(),
+            _ => None,
+        };
+        self.lock().first = Some(next);
+        // Without a frame, or with one that GStreamer does not know, `create` says why.
+        if let Some(info) = info {
+            self.agree(&info).map_err(|flow| gst::loggable_error!(CATEGORY, "{flow}"))?;
+        }
         Ok(())
     }
 }
 
 impl PushSrcImpl for FramepathSrcImp {
     fn create(&self, _: Option<&mut gst::BufferRef>) -> Result<CreateSuccess, gst::FlowError> {
-        // No lock is held during the wait, so that `unlock` can end it.
-        let frames = self.lock().frames.take();
-        let Some(mut frames) = frames else { return Err(gst::FlowError::Flushing) };
-        let next = frames.next_unless(|| self.is_unlocked.load(Ordering::Acquire));
-        let stream = frames.stream();
-        self.lock().frames = Some(frames);
+        let (next, stream) = self.next()?;
         match next {
             NextFrame::Frame(Ok(frame)) => self.buffer_of(frame, stream).map(CreateSuccess::NewBuffer),
             NextFrame::Frame(Err(error)) => Err(self.failed(&error.to_string())),
@@ -217,6 +239,25 @@ impl PushSrcImpl for FramepathSrcImp {
 impl FramepathSrcImp {
     fn lock(&self) -> MutexGuard<'_, SourceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next frame, and returns it with the stream's description.
+    ///
+    /// # Errors
+    /// The path does not run.
+    fn next(&self) -> Result<(NextFrame, Option<StreamInfo>), gst::FlowError> {
+        // No lock is held during the wait, so that `unlock` can end it.
+        let (frames, first) = {
+            let mut state = self.lock();
+            (state.frames.take(), state.first.take())
+        };
+        let Some(mut frames) = frames else { return Err(gst::FlowError::Flushing) };
+        let next = first.unwrap_or_else(|| frames.next_unless(|| self.is_unlocked.load(Ordering::Acquire)));
+        let stream = frames.stream();
+        let mut state = self.lock();
+        state.frames = Some(frames);
+        state.has_moved |= matches!(next, NextFrame::Frame(_) | NextFrame::End);
+        Ok((next, stream))
     }
 
     fn failed(&self, text: &str) -> gst::FlowError {
@@ -241,12 +282,14 @@ impl FramepathSrcImp {
 
     /// Tells the elements behind of another output. Returns whether they understand strides.
     fn agree(&self, info: &VideoInfo) -> Result<bool, gst::FlowError> {
+        let source = self.obj();
+        // True if other elements are behind, which may not understand strides.
+        let is_stale = source.src_pad().check_reconfigure();
         if let Some((last, has_meta)) = &self.lock().output {
-            if last == info {
+            if last == info && !is_stale {
                 return Ok(*has_meta);
             }
         }
-        let source = self.obj();
         let caps = info.to_caps().map_err(|_| gst::FlowError::NotNegotiated)?;
         source.set_caps(&caps).map_err(|_| gst::FlowError::NotNegotiated)?;
         let mut query = gst::query::Allocation::new(Some(&caps), false);

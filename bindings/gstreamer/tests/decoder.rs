@@ -4,6 +4,7 @@
 mod support;
 
 use gst::prelude::*;
+use gst_video::prelude::*;
 use support::{NotedFrame, clips, decoded, init, pipeline, play, taken};
 
 /// Frames without what may differ between decoders.
@@ -231,4 +232,41 @@ fn states_go_up_and_down_without_data() {
             decoder.set_state(state).unwrap();
         }
     }
+}
+
+#[test]
+fn each_frame_comes_without_a_further_packet() {
+    let (mut harness, packets) = harness();
+    for packet in packets {
+        let time = packet.pts();
+        harness.push(packet).unwrap();
+        // Waits for it.
+        assert_eq!(harness.pull().unwrap().pts(), time);
+    }
+}
+
+#[test]
+fn caps_need_no_size_and_no_rate() {
+    let (mut harness, packets) = harness();
+    harness.set_src_caps_str("video/x-vp8");
+    harness.push(packets[0].clone()).unwrap();
+    harness.pull().unwrap();
+    let caps = harness.sinkpad().unwrap().current_caps().unwrap();
+    assert_eq!(caps.structure(0).unwrap().get::<i32>("width"), Ok(99));
+}
+
+#[test]
+fn a_live_pipeline_is_told_how_long_pictures_wait_for_others() {
+    init();
+    // With B pictures, the decoder gives the first picture when it has the packets of two others.
+    let (pipeline, frames) = pipeline(
+        "videotestsrc is-live=true num-buffers=60 ! video/x-raw,format=I420,width=64,height=48,framerate=100/1 ! \
+         x264enc bframes=2 b-adapt=false rc-lookahead=0 sync-lookahead=0 ! h264parse ! framepathdec name=decoder ! fakesink name=sink",
+    );
+    assert_eq!(play(&pipeline), [""; 0]);
+    let decoder = pipeline.by_name("decoder").unwrap().downcast::<gst_video::VideoDecoder>().unwrap();
+    let latency = decoder.latency().0;
+    pipeline.set_state(gst::State::Null).unwrap();
+    assert_eq!(taken(&frames).len(), 60);
+    assert!(latency >= gst::ClockTime::from_mseconds(20), "{latency}");
 }

@@ -162,3 +162,39 @@ fn a_sink_begins_anew_after_a_seek_behind_the_end() {
     }
     pipeline.set_state(gst::State::Null).unwrap();
 }
+
+#[test]
+fn a_source_seeks_before_its_first_frame_and_changes_its_rate() {
+    let (pipeline, frames) = pipeline(&format!(
+        "{} ! fakesink name=sink sync=false",
+        path_of("h264-180p8-container.mp4", "inline")
+    ));
+    let settled = || pipeline.state(gst::ClockTime::from_seconds(30)).0.unwrap();
+    let first = || frames.lock().unwrap().first().unwrap().pts.unwrap().mseconds();
+    pipeline.set_state(gst::State::Paused).unwrap();
+    settled();
+    // Twice, so that the second one goes back to a start that the first one has left.
+    for ms in [500, 0] {
+        let to = gst::ClockTime::from_mseconds(ms);
+        pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, to).unwrap();
+        settled();
+        assert_eq!(first(), ms);
+    }
+    let to = gst::ClockTime::from_mseconds(500);
+    pipeline.seek_simple(gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE, to).unwrap();
+    settled();
+    let none = gst::ClockTime::NONE;
+    let flags = gst::SeekFlags::FLUSH | gst::SeekFlags::ACCURATE;
+    pipeline.seek(1.5, flags, gst::SeekType::None, none, gst::SeekType::None, none).unwrap();
+    settled();
+    assert!(first() >= 500, "{}", first());
+    // Backwards is refused, and the stream goes on.
+    let end = gst::ClockTime::from_seconds(1);
+    assert!(
+        pipeline
+            .seek(-1.0, flags, gst::SeekType::Set, gst::ClockTime::ZERO, gst::SeekType::Set, end)
+            .is_err()
+    );
+    assert_eq!(play(&pipeline), [""; 0]);
+    pipeline.set_state(gst::State::Null).unwrap();
+}
