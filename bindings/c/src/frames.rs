@@ -66,6 +66,7 @@ pub unsafe extern "C" fn framepath_start(
 /// # Safety
 /// `error` is null or writable.
 unsafe fn start(path: &str, error: *mut *mut framepath_error) -> *mut framepath_frames {
+    framepath::silence_ffmpeg();
     let start = || framepath_frames::start(Pipeline::parse(path).map_err(|error| error.to_string())?);
     // SAFETY: as the caller promises.
     unsafe { attempt(error, ptr::null_mut(), start) }

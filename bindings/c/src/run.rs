@@ -21,6 +21,7 @@ use crate::report::framepath_report;
 pub(crate) unsafe fn parse(path: *const c_char) -> Result<Pipeline, String> {
     // SAFETY: as the caller promises.
     let path = unsafe { text(path) }.ok_or("the path is null, or no UTF-8")?;
+    framepath::silence_ffmpeg();
     Pipeline::parse(path).map_err(|error| error.to_string())
 }
 

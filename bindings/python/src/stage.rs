@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use framepath::format::PixelFormat;
 use framepath::{Frame, HopFailure, Item, Out, Stage, StageError, StreamInfo};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyRuntimeError, PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 
 use crate::frame::{FrameSource, PyFrame};
@@ -71,7 +71,8 @@ impl Function {
             let source = self.source.as_ref();
             let source = source.map_or_else(|| FrameSource::new(None, &self.kept), Arc::clone);
             let frame = Bound::new(py, PyFrame::new(frame, &source)?)?;
-            let returned = self.function.bind(py).call1((frame,))?;
+            // An iterator would end silently.
+            let returned = self.function.bind(py).call1((frame,)).map_err(|raised| no_stop(py, raised))?;
             let Some(maker) = &self.maker else {
                 let ends = returned.extract::<bool>().is_ok_and(|goes_on| !goes_on);
                 return Ok(if ends { Returned::Enough } else { Returned::Nothing });
@@ -95,6 +96,16 @@ impl Function {
             }
         })
     }
+}
+
+/// Returns what a function has raised; `RuntimeError` for `StopIteration`, as generators do (PEP 479).
+fn no_stop(py: Python<'_>, raised: PyErr) -> PyErr {
+    if !raised.is_instance_of::<PyStopIteration>(py) {
+        return raised;
+    }
+    let error = PyRuntimeError::new_err("a function of the path raised StopIteration");
+    error.set_cause(py, Some(raised));
+    error
 }
 
 impl Stage for Function {

@@ -101,3 +101,29 @@ def test_a_traced_program_has_a_ledger():
         framepath.trace("ffmpeg -i clip.mp4")
     with pytest.raises(framepath.Error, match="no-such-program"):
         framepath.trace(["/no-such-program"])
+
+
+def test_a_function_that_raises_stop_iteration_ends_in_an_error():
+    numbers = iter([1, 2, 3])
+
+    def third(frame):
+        next(numbers)
+        return frame
+
+    path = framepath.Path("test frames=10 size=64x48").stage(third)
+    with pytest.raises(RuntimeError, match="StopIteration") as raised:
+        list(path.frames())
+    assert isinstance(raised.value.__cause__, StopIteration)
+
+
+def test_a_function_may_drop_every_frame():
+    dropping = framepath.Path("test frames=10 size=64x48").stage(lambda frame: None)
+    assert list(dropping.frames()) == []
+    assert framepath.Path("test frames=10 size=64x48").stage(lambda frame: None).append("null").run().frames == 0
+
+
+def test_names_that_cannot_be_text_are_told():
+    with pytest.raises(ValueError, match="UTF-8"):
+        framepath.open(b"\xff.mp4")
+    with pytest.raises(FileNotFoundError):
+        framepath.open(b"no-such-file.mp4")

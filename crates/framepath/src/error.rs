@@ -218,7 +218,8 @@ pub enum RunError {
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The run ended without another error and by itself (no signal, stop request or viewer ended it), and no
-    /// frame or packet has reached a sink. Only for pipelines whose source comes from path text.
+    /// frame or packet has reached a sink. Only for pipelines whose source comes from path text, and with a stage
+    /// of the program only if frames were lost or damaged: the stage may have dropped them all.
     #[error("{first}: no frame was delivered{}", why(losses, damage))]
     NoFrame {
         /// Text of the source in the path.

@@ -48,7 +48,7 @@ _framepath.set_worker_program(program())
 def open(file, *, host="inline", threads=None, format=None, start=None, ledger="times"):
     """Open a video and return its decoded frames, an iterator.
 
-    ``file`` is a name, a path, or ``-`` for standard input. ``host="process"`` demuxes and decodes in sandboxed processes, whose
+    ``file`` is a name in UTF-8, a path, or ``-`` for standard input. ``host="process"`` demuxes and decodes in sandboxed processes, whose
     crash costs no frame; ``host="inline"`` in threads of this process. ``threads`` is the decoder's number of threads, by default that
     of the processors. ``format`` converts the frames (for example ``"rgb24"``), by one counted copy. ``start`` is a time in seconds.
     ``ledger`` is the detail of the report: ``"off"``, ``"times"`` or ``"full"``.
@@ -57,7 +57,12 @@ def open(file, *, host="inline", threads=None, format=None, start=None, ledger="
     """
     if host not in ("inline", "process"):
         raise ValueError(f"host={host!r}: expected 'inline' or 'process'")
-    text = f"file {quote(_os.fspath(file))} ! decode host={host}"
+    name = _os.fsdecode(file)
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{file!r}: framepath opens only names that are UTF-8") from None
+    text = f"file {quote(name)} ! decode host={host}"
     if threads is not None:
         text += f" threads={int(threads)}"
     if format is not None:

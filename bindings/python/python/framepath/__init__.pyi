@@ -61,7 +61,10 @@ class Frame:
         """Pixel format, such as ``"yuv420p"``."""
     @property
     def number(self) -> int:
-        """Number of the frame's packet in the file, from 0."""
+        """Number of the frame's packet: packets count from 0 in the order of decoding, and go on counting after a seek.
+
+        Pictures are shown in another order where the stream has B pictures: ``time`` says when.
+        """
     @property
     def pts(self) -> int | None:
         """Presentation time in ticks of the stream; ``None`` if the stream has none."""
@@ -137,7 +140,7 @@ class Path:
         """Add hops behind the last one, such as ``"queue ! scale size=640x360"``."""
     def stage(
         self,
-        function: Callable[[Frame], Frame | Buffer | tuple[Buffer, ...] | list[Buffer] | None],
+        function: Callable[[Frame], Frame | Buffer | numpy.typing.NDArray[Any] | Sequence[Buffer | numpy.typing.NDArray[Any]] | None],
         *,
         format: str | None = None,
     ) -> Path:
@@ -202,6 +205,7 @@ class Report:
     def table(self) -> Table: ...
     def json(self) -> str:
         """Return the summary that ``framepath run --json`` writes."""
+    def _repr_html_(self) -> str: ...
     def html(self) -> str:
         """Return the page that ``framepath run --html`` writes."""
 

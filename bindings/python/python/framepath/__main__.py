@@ -6,4 +6,9 @@ import sys
 
 from . import program
 
-os.execv(program(), [program(), *sys.argv[1:]])
+def main():
+    os.execv(program(), [program(), *sys.argv[1:]])
+
+
+if __name__ == "__main__":
+    main()

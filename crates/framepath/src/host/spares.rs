@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
@@ -42,6 +43,11 @@ impl<P> Spare<P> {
     /// Returns true once the worker has reported that it is inside the sandbox.
     pub fn is_ready(&self) -> bool {
         self.until_ns.is_none()
+    }
+
+    /// Returns true unless a ready worker has ended, or has sent a message that nobody asked for.
+    fn is_alive(&self) -> bool {
+        self.socket.readable_within(Duration::ZERO).is_ok_and(|is_readable| !is_readable)
     }
 
     /// Waits, at most 20 s, for the worker's message that it is inside the sandbox. Returns at once if the
@@ -129,10 +135,11 @@ impl<P> Spares<P> {
         Ok(())
     }
 
-    /// Takes the oldest worker that becomes ready, after waiting at most 20 s for each. Drops the older
-    /// workers, which did not become ready; `None` if no worker becomes ready.
+    /// Takes the oldest worker that becomes ready and lives, after waiting at most 20 s for each. Drops the
+    /// older workers; `None` if there is no such worker.
     pub fn take_waiting(&mut self) -> Option<Spare<P>> {
-        std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
+        std::iter::from_fn(|| self.0.pop_front())
+            .find_map(|mut spare| (spare.wait().is_ok() && spare.is_alive()).then_some(spare))
     }
 
     /// Takes the oldest worker for which `matches` is true; `None` if there is none.
@@ -201,6 +208,16 @@ mod tests {
         workers.remove(0);
         assert_eq!(spares.take_waiting().map(|spare| spare.process), Some(1));
         assert_eq!(spares.len(), 1);
+    }
+
+    #[test]
+    fn a_ready_worker_that_has_ended_is_not_taken() {
+        let (mut spares, mut workers) = pool(2);
+        send(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
+        send(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
+        spares.get_mut(|spare| spare.process == 0).unwrap().recv().unwrap();
+        workers.remove(0);
+        assert_eq!(spares.take_waiting().map(|spare| spare.process), Some(1));
     }
 
     #[test]
