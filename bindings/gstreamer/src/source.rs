@@ -39,6 +39,8 @@ struct SourceState {
     first: Option<NextFrame>,
     /// Output, and whether the elements behind understand strides.
     output: Option<(VideoInfo, bool)>,
+    /// True if `output` is to be agreed on again.
+    is_stale: bool,
     kept: KeptFrames,
     report: Option<String>,
 }
@@ -208,9 +210,15 @@ impl BaseSrcImpl for FramepathSrcImp {
     /// Waits for the first frame: it, not the elements behind, says the format.
     fn negotiate(&self) -> Result<(), gst::LoggableError> {
         if self.lock().output.is_some() {
+            // Other elements are behind, which may not understand strides.
+            self.lock().is_stale = true;
             return Ok(());
         }
         let (next, stream) = self.next().map_err(|flow| gst::loggable_error!(CATEGORY, "{flow}"))?;
+        let is_flushing = self.obj().src_pad().pad_flags().contains(gst::PadFlags::FLUSHING);
+        if is_flushing && matches!(next, NextFrame::News) {
+            return Err(gst::loggable_error!(CATEGORY, "flushing"));
+        }
         let info = match &next {
             NextFrame::Frame(Ok(frame)) => video_info(frame.layout(), stream).ok(),
             _ => None,
@@ -282,14 +290,16 @@ impl FramepathSrcImp {
 
     /// Tells the elements behind of another output. Returns whether they understand strides.
     fn agree(&self, info: &VideoInfo) -> Result<bool, gst::FlowError> {
-        let source = self.obj();
-        // True if other elements are behind, which may not understand strides.
-        let is_stale = source.src_pad().check_reconfigure();
-        if let Some((last, has_meta)) = &self.lock().output {
-            if last == info && !is_stale {
-                return Ok(*has_meta);
+        {
+            let mut state = self.lock();
+            let is_stale = std::mem::take(&mut state.is_stale);
+            if let Some((last, has_meta)) = &state.output {
+                if last == info && !is_stale {
+                    return Ok(*has_meta);
+                }
             }
         }
+        let source = self.obj();
         let caps = info.to_caps().map_err(|_| gst::FlowError::NotNegotiated)?;
         source.set_caps(&caps).map_err(|_| gst::FlowError::NotNegotiated)?;
         let mut query = gst::query::Allocation::new(Some(&caps), false);
