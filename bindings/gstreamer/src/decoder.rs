@@ -230,7 +230,9 @@ impl VideoDecoderImpl for FramepathDecImp {
 
     fn flush(&self) -> bool {
         let running = self.lock().running.take();
-        self.unlocked(|| drop(running));
+        if let Some(running) = running {
+            self.unlocked(|| drop(running));
+        }
         true
     }
 

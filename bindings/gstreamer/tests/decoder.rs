@@ -270,3 +270,16 @@ fn a_live_pipeline_is_told_how_long_pictures_wait_for_others() {
     assert_eq!(taken(&frames).len(), 60);
     assert!(latency >= gst::ClockTime::from_mseconds(20), "{latency}");
 }
+
+#[test]
+fn a_gap_between_keyframes_passes_the_frame_before_it() {
+    let (mut harness, packets) = harness();
+    let mut segment = gst::FormattedSegment::<gst::ClockTime>::new();
+    segment.set_flags(gst::SegmentFlags::TRICKMODE | gst::SegmentFlags::TRICKMODE_KEY_UNITS);
+    harness.push_event(gst::event::Segment::new(&segment));
+    for number in 0..3 {
+        harness.push(packets[0].clone()).unwrap();
+        harness.push_event(gst::event::Gap::new(gst::ClockTime::from_mseconds(40 * (number + 1)), None));
+        assert_eq!(times(&mut harness), [0]);
+    }
+}

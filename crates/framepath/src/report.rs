@@ -306,6 +306,14 @@ impl Report {
         HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
 
+    /// Returns true if a stage of the program, in the middle of the path, may be the reason that no frame reached
+    /// the sink: nothing was lost or damaged.
+    pub(crate) fn may_have_dropped_all(&self) -> bool {
+        let last = self.hops.len().saturating_sub(1);
+        let has_own = self.hops.iter().take(last).skip(1).any(|hop| hop.own);
+        has_own && self.losses().is_empty() && self.damage.is_none()
+    }
+
     /// Returns the unrequested losses. These do not count: items dropped by a queue with `leaky=`
     /// ([`Report::dropped`]), items discarded by a seek or flush ([`Report::flushed`]), frames that arrived
     /// too late at `play` ([`PlayReport::late`](crate::PlayReport::late)), and damage of the stream

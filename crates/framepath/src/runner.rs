@@ -199,13 +199,8 @@ impl Report {
     /// by a signal or stop request nor by the viewer of `play`.
     fn fail_without_frames(&mut self) {
         let by_viewer = self.played.is_some_and(|played| played.ended);
-        // A stage of the program in the middle may drop every frame.
-        let middle = self.hops.len().saturating_sub(1);
-        let has_chosen = self.hops.iter().take(middle).skip(1).any(|hop| hop.own);
-        if has_chosen && self.losses().is_empty() && self.damage.is_none() {
-            return;
-        }
-        if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
+        let is_explained = self.interrupted || by_viewer || self.may_have_dropped_all();
+        if self.frames == 0 && self.error.is_none() && !is_explained {
             let first = self.hops[0].text.clone();
             self.error = Some(RunError::NoFrame {
                 first,
