@@ -201,9 +201,8 @@ impl Report {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         let is_explained = self.interrupted || by_viewer || self.may_have_dropped_all();
         if self.frames == 0 && self.error.is_none() && !is_explained {
-            let first = self.hops[0].text.clone();
             self.error = Some(RunError::NoFrame {
-                first,
+                first: self.hops[0].text.clone(),
                 losses: self.losses(),
                 damage: Box::new(self.damage.clone()),
             });
