@@ -10,7 +10,7 @@ use gst_video::VideoInfo;
 use gst_video::prelude::*;
 use gst_video::subclass::prelude::*;
 
-use crate::format::{raw_caps, video_info};
+use crate::format::{raw_template, video_info};
 use crate::latency::DelayEstimate;
 use crate::memory::{KeptFrames, buffer};
 use crate::running::{DecodeEnd, Packets, RunningDecoder};
@@ -146,14 +146,9 @@ impl ElementImpl for FramepathDecImp {
                 .structure(gst::Structure::new_empty("video/x-vp9"))
                 .structure(units("video/x-av1", "obu-stream", "tu"))
                 .build();
-            let src = raw_caps();
-            let template = |name, direction, caps: &gst::Caps| {
-                gst::PadTemplate::new(name, direction, gst::PadPresence::Always, caps)
-            };
-            [template("sink", gst::PadDirection::Sink, &sink), template("src", gst::PadDirection::Src, &src)]
-                .into_iter()
-                .flatten()
-                .collect()
+            let (direction, presence) = (gst::PadDirection::Sink, gst::PadPresence::Always);
+            let sink = gst::PadTemplate::new("sink", direction, presence, &sink);
+            [sink, raw_template("src", gst::PadDirection::Src)].into_iter().flatten().collect()
         });
         &TEMPLATES
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pixel formats, colours and orientations of framepath in the terms of GStreamer.
+//! Pixel formats, colours and times of framepath in the terms of GStreamer.
 
 use framepath::colors::{ColorRange, Colors};
 use framepath::format::{Layout, PixelFormat};
@@ -45,10 +45,17 @@ pub(crate) fn pixel_format(format: VideoFormat) -> Option<PixelFormat> {
     PixelFormat::ALL.into_iter().find(|ours| video_format(*ours) == Some(format))
 }
 
-/// Returns the caps of all formats that both have.
-pub(crate) fn raw_caps() -> gst::Caps {
+/// Returns the template of a pad for frames, in all formats that both have.
+///
+/// # Errors
+/// GStreamer does not accept the template.
+pub(crate) fn raw_template(
+    name: &str,
+    direction: gst::PadDirection,
+) -> Result<gst::PadTemplate, gst::glib::BoolError> {
     let formats = PixelFormat::ALL.into_iter().filter_map(video_format);
-    gst_video::VideoCapsBuilder::new().format_list(formats).build()
+    let caps = gst_video::VideoCapsBuilder::new().format_list(formats).build();
+    gst::PadTemplate::new(name, direction, gst::PadPresence::Always, &caps)
 }
 
 /// Returns the colours; those of `default` if only their range is known, or nothing.

@@ -5,6 +5,9 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Longest wait of a path for a value, after which it looks whether it is to stop.
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
+
 /// Bounded queue whose waits a third thread can end.
 pub(crate) struct Handover<T, E> {
     /// Values that wait before the giver has to.

@@ -10,6 +10,7 @@ mod latency;
 mod memory;
 mod packets;
 mod pictures;
+mod properties;
 mod report;
 mod running;
 mod sink;

@@ -41,12 +41,6 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-/// Places of a frame's planes in a buffer.
-struct PlanePlaces {
-    offsets: Vec<usize>,
-    strides: Vec<i32>,
-}
-
 /// Makes a buffer of a frame: of its own memory if the pipeline keeps few frames and finds the planes there, else of a copy.
 /// `has_meta`: the elements behind understand [`VideoMeta`], so the planes may be anywhere.
 pub(crate) fn buffer(
@@ -63,13 +57,11 @@ pub(crate) fn buffer(
     let planes = layout.planes();
     // Offsets of GStreamer count the parts as if they were one behind the other.
     let first = parts[0].0;
-    let places = PlanePlaces {
-        offsets: match parts.len() {
-            1 => (0..planes.len()).map(|index| address(&frame, index) - first).collect(),
-            _ => info.offset().to_vec(),
-        },
-        strides: planes.iter().map(|plane| plane.stride as i32).collect(),
+    let offsets: Vec<usize> = match parts.len() {
+        1 => (0..planes.len()).map(|index| address(&frame, index) - first).collect(),
+        _ => info.offset().to_vec(),
     };
+    let strides: Vec<i32> = planes.iter().map(|plane| plane.stride as i32).collect();
     kept.fetch_add(1, Ordering::AcqRel);
     let frame = Arc::new(KeptFrame { _frame: frame, count: kept.clone() });
     let mut buffer = gst::Buffer::new();
@@ -77,9 +69,8 @@ pub(crate) fn buffer(
     for (first, bytes) in parts {
         writable.append_memory(gst::Memory::from_slice(Part { _frame: frame.clone(), first, bytes }));
     }
-    let PlanePlaces { offsets, strides } = &places;
     let (format, width, height) = (info.format(), layout.width, layout.height);
-    VideoMeta::add_full(writable, VideoFrameFlags::empty(), format, width, height, offsets, strides)
+    VideoMeta::add_full(writable, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
         .map_err(|_| gst::FlowError::Error)?;
     Ok(buffer)
 }

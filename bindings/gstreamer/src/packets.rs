@@ -2,16 +2,12 @@
 //! Source of a path: the packets that GStreamer gives the decoder.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use framepath::{Codec, HopFailure, Item, Out, Rational, Source, StageError, StreamInfo, TrackInfo};
 
 use crate::format::NANOSECONDS;
-use crate::handover::Taken;
+use crate::handover::{LOOK, Taken};
 use crate::running::Packets;
-
-/// Longest wait for a packet, after which the path looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Source of packets.
 pub(crate) struct PacketSource {

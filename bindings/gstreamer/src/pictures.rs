@@ -2,7 +2,6 @@
 //! Source of a path: the pictures that a pipeline of GStreamer gives it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use framepath::format::Layout;
 use framepath::{
@@ -11,11 +10,8 @@ use framepath::{
 use gst_video::{VideoFrameExt, VideoFrameRef, VideoInfo};
 
 use crate::format::{NANOSECONDS, colors, pixel_format};
-use crate::handover::Taken;
+use crate::handover::{LOOK, Taken};
 use crate::sink::Pictures;
-
-/// Longest wait for a picture, after which the path looks whether it is to stop.
-const LOOK: Duration = Duration::from_millis(50);
 
 /// Picture of a pipeline.
 pub(crate) struct GivenPicture {

@@ -11,9 +11,10 @@ use gst_base::prelude::*;
 use gst_base::subclass::prelude::*;
 use gst_video::VideoInfo;
 
-use crate::format::raw_caps;
+use crate::format::raw_template;
 use crate::handover::{Given, Handover};
 use crate::pictures::{GivenPicture, PictureSource};
+use crate::properties::{path_property, report_property};
 use crate::report::report_json;
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -89,16 +90,8 @@ impl ObjectImpl for FramepathSinkImp {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             vec![
-                glib::ParamSpecString::builder("path")
-                    .nick("Path")
-                    .blurb("Path of framepath behind the frames, such as: encode vp8 ! mux out.webm")
-                    .mutable_ready()
-                    .build(),
-                glib::ParamSpecString::builder("report")
-                    .nick("Report")
-                    .blurb("Report of the last run as JSON, as of framepath run --json; null before its end")
-                    .read_only()
-                    .build(),
+                path_property("Path of framepath behind the frames, such as: encode vp8 ! mux out.webm"),
+                report_property(),
             ]
         });
         &PROPERTIES
@@ -134,10 +127,8 @@ impl ElementImpl for FramepathSinkImp {
     }
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let (direction, presence) = (gst::PadDirection::Sink, gst::PadPresence::Always);
-            gst::PadTemplate::new("sink", direction, presence, &raw_caps()).into_iter().collect()
-        });
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> =
+            LazyLock::new(|| raw_template("sink", gst::PadDirection::Sink).into_iter().collect());
         &TEMPLATES
     }
 }

@@ -13,8 +13,9 @@ use gst_base::subclass::base_src::CreateSuccess;
 use gst_base::subclass::prelude::*;
 use gst_video::VideoInfo;
 
-use crate::format::{clock_time, raw_caps, video_info};
+use crate::format::{clock_time, raw_template, video_info};
 use crate::memory::{KeptFrames, buffer};
+use crate::properties::{path_property, report_property};
 use crate::report::report_json;
 
 static CATEGORY: LazyLock<gst::DebugCategory> = LazyLock::new(|| {
@@ -79,23 +80,15 @@ impl ObjectImpl for FramepathSrcImp {
     fn properties() -> &'static [glib::ParamSpec] {
         static PROPERTIES: LazyLock<Vec<glib::ParamSpec>> = LazyLock::new(|| {
             vec![
-                glib::ParamSpecString::builder("path")
-                    .nick("Path")
-                    .blurb(
-                        "Path of framepath that ends in frames, such as: file clip.mp4 ! decode host=process",
-                    )
-                    .mutable_ready()
-                    .build(),
+                path_property(
+                    "Path of framepath that ends in frames, such as: file clip.mp4 ! decode host=process",
+                ),
                 glib::ParamSpecBoolean::builder("is-live")
                     .nick("Is live")
                     .blurb("Whether the frames come from the present, as a camera's or a screen's do")
                     .mutable_ready()
                     .build(),
-                glib::ParamSpecString::builder("report")
-                    .nick("Report")
-                    .blurb("Report of the last run as JSON, as of framepath run --json; null before its end")
-                    .read_only()
-                    .build(),
+                report_property(),
             ]
         });
         &PROPERTIES
@@ -134,10 +127,8 @@ impl ElementImpl for FramepathSrcImp {
     }
 
     fn pad_templates() -> &'static [gst::PadTemplate] {
-        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> = LazyLock::new(|| {
-            let (direction, presence) = (gst::PadDirection::Src, gst::PadPresence::Always);
-            gst::PadTemplate::new("src", direction, presence, &raw_caps()).into_iter().collect()
-        });
+        static TEMPLATES: LazyLock<Vec<gst::PadTemplate>> =
+            LazyLock::new(|| raw_template("src", gst::PadDirection::Src).into_iter().collect());
         &TEMPLATES
     }
 }
