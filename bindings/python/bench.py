@@ -7,6 +7,7 @@
 """
 
 import json
+import os
 import resource
 import sys
 import time
@@ -84,6 +85,8 @@ def main(package, file, mode, threads):
     threads = int(threads)
     own = {"yuv": lambda frame: frame.planes, "rgb": lambda frame: frame.rgb()}[mode]
     arrays = {"yuv": lambda frame: frame.to_ndarray(), "rgb": lambda frame: frame.to_ndarray(format="rgb24")}[mode]
+    # Otherwise numpy's library for matrices starts threads, which first poll for tens of ms.
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import numpy
 
     run, version = {

@@ -50,7 +50,7 @@ mod owner_wait;
 mod plane;
 
 const PAGE: usize = 4096;
-/// Largest slot size, bytes, at which the owner takes a slot that was never used before it collects returned
+/// Largest slot size, bytes, at which the owner takes a slot that it has, or one that was never used, before it collects returned
 /// slots. With larger slots, the owner first collects returned slots.
 const SMALL_SLOT: usize = PAGE;
 /// Amount by which one [`Frame`], or the only [`FrameMut`], raises [`Slot::refs`].
@@ -527,14 +527,14 @@ impl Pool {
 
     #[inline]
     fn take_unused(&mut self) -> Option<u32> {
-        if let Some(slot) = self.free.pop() {
-            return Some(slot);
-        }
-        // An unused slot costs page faults and cold caches; a returned slot costs an atomic swap.
-        // The first costs far more for a picture, the second for a few bytes.
-        let fresh_first = self.inner().slot_bytes <= SMALL_SLOT;
-        if fresh_first && self.fresh < self.slots() {
-            return Some(self.take_fresh());
+        // The slot that was returned last is the likeliest to be in a cache, and an unused slot costs page faults, too. For a picture,
+        // both cost far more than the atomic swap that collects the returned slots; for a few bytes, the swap costs more.
+        if self.inner().slot_bytes <= SMALL_SLOT {
+            match self.free.pop() {
+                None if self.fresh < self.slots() => return Some(self.take_fresh()),
+                None => {}
+                slot => return slot,
+            }
         }
         self.refill();
         match self.free.pop() {

@@ -24,6 +24,20 @@ fn a_dropped_frame_goes_back_and_is_used_first() {
 }
 
 #[test]
+fn a_picture_gets_the_slot_that_was_returned_last() {
+    let mut pool = Pool::new(SMALL_SLOT + 1, 4).unwrap();
+    let [a, b, c] = [(); 3].map(|()| pool.acquire().unwrap());
+    let [of_b, of_c] = [&b, &c].map(FrameMut::inner_ptr);
+    drop(a);
+    drop(b);
+    let again = pool.acquire().unwrap();
+    assert_eq!(again.inner_ptr(), of_b);
+    // The owner has the slot of `a` already, but that of `c` was used more recently.
+    drop(c);
+    assert_eq!(pool.acquire().unwrap().inner_ptr(), of_c);
+}
+
+#[test]
 fn a_slot_is_reused_only_when_hold_and_frame_let_go() {
     let mut pool = Pool::new(4096, 1).unwrap();
     let layout = Layout::packed(PixelFormat::Grey, 64, 64).unwrap();
