@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Decodes a file by one of the packages of `framepath lab python`, and prints the figures as one line of JSON.
 
-    bench.py framepath|framepath-process|framepath-poisoned|bare|pyav|opencv|decord FILE yuv|rgb THREADS
+    bench.py framepath|framepath-process|framepath-poisoned|bare|pyav|pyav-same-ffmpeg|opencv|decord FILE yuv|rgb THREADS
 
-`bare` is `framepath` without a look at the frames. In `framepath-poisoned`, packet 500 kills every decoder that gets it. The clocks run from the opening of the file to its end; the packages are loaded before.
+`pyav-same-ffmpeg` is the PyAV that `lab` built on the FFmpeg of framepath's wheel; `bare` is `framepath` without a look at the frames. In `framepath-poisoned`, packet 500 kills every decoder that gets it. The clocks run from the opening of the file to its end; the packages are loaded before.
 """
 
 import json
@@ -89,12 +89,15 @@ def main(package, file, mode, threads):
     os.environ["OPENBLAS_NUM_THREADS"] = "1"
     import numpy
 
+    if package == "pyav-same-ffmpeg":
+        sys.path.insert(0, os.path.join(sys.prefix, package))
     run, version = {
         "framepath": lambda: framepath_frames(file, threads, "host=inline", own),
         "framepath-process": lambda: framepath_frames(file, threads, "host=process", own),
         "framepath-poisoned": lambda: framepath_frames(file, threads, "host=process fault=poison@500", own),
         "bare": lambda: framepath_frames(file, threads, "host=inline", lambda frame: None),
         "pyav": lambda: pyav_frames(file, threads, arrays),
+        "pyav-same-ffmpeg": lambda: pyav_frames(file, threads, arrays),
         "opencv": lambda: opencv_frames(file, threads),
         "decord": lambda: decord_frames(file, threads),
     }[package]()

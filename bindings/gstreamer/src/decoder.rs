@@ -10,6 +10,7 @@ use gst_video::VideoInfo;
 use gst_video::prelude::*;
 use gst_video::subclass::prelude::*;
 
+use crate::fields::StreamFields;
 use crate::format::{raw_template, video_info};
 use crate::latency::DelayEstimate;
 use crate::memory::{KeptFrames, buffer};
@@ -33,6 +34,7 @@ struct DecoderState {
     packets: Option<Arc<Packets>>,
     delay: DelayEstimate,
     output: Option<VideoInfo>,
+    fields: StreamFields,
     /// True if the elements behind understand strides.
     has_meta: bool,
     kept: KeptFrames,
@@ -185,7 +187,7 @@ impl VideoDecoderImpl for FramepathDecImp {
         let mut state = self.lock();
         state.codec = Some(codec);
         state.input = Some(input.clone());
-        state.output = None;
+        (state.output, state.fields) = (None, StreamFields::Unknown);
         Ok(())
     }
 
@@ -340,7 +342,12 @@ impl FramepathDecImp {
             decoder.set_latency(self.frame_duration() * delay, None);
         }
         let number = frame.meta().seq;
-        let info = video_info(frame.layout(), None).map_err(|text| self.failed(&text))?;
+        let fields = {
+            let mut state = self.lock();
+            state.fields = state.fields.with(frame.meta().field_order);
+            state.fields
+        };
+        let info = video_info(frame.layout(), fields, None).map_err(|text| self.failed(&text))?;
         self.negotiate(&info)?;
         let Some(mut codec_frame) = decoder.frame(number as i32) else {
             // GStreamer has dropped it.
@@ -382,17 +389,19 @@ impl FramepathDecImp {
         };
         let decoder = self.obj();
         let (format, width, height) = (output.format(), output.width(), output.height());
-        let state = decoder.set_output_state(format, width, height, input.as_ref());
+        let mode = output.interlace_mode();
+        let state = decoder.set_interlaced_output_state(format, mode, width, height, input.as_ref());
         let mut state = state.map_err(|_| gst::FlowError::NotNegotiated)?;
         // The container and the parser have the last word about the colours; what they do not say, the decoder does.
         let says = input.and_then(|input| input.caps_owned()).is_some_and(|caps| {
             caps.structure(0).is_some_and(|structure| structure.has_field("colorimetry"))
         });
-        if !says {
-            let info = gst_video::VideoInfo::builder_from_info(state.info());
-            let info = info.colorimetry(&output.colorimetry()).build();
-            state.set_info(info.map_err(|_| gst::FlowError::NotNegotiated)?);
-        }
+        let colorimetry = if says { state.info().colorimetry() } else { output.colorimetry() };
+        let info = VideoInfo::builder_from_info(state.info())
+            .colorimetry(&colorimetry)
+            .field_order(output.field_order())
+            .build();
+        state.set_info(info.map_err(|_| gst::FlowError::NotNegotiated)?);
         decoder.negotiate(state)
     }
 }

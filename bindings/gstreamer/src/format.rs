@@ -9,6 +9,8 @@ use gst_video::{
     VideoTransferFunction,
 };
 
+use crate::fields::StreamFields;
+
 /// Returns the format; `None` for one that GStreamer does not have.
 pub(crate) fn video_format(format: PixelFormat) -> Option<VideoFormat> {
     Some(match format {
@@ -87,11 +89,15 @@ pub(crate) fn colors(colorimetry: VideoColorimetry) -> Colors {
     Colors::of(primaries, transfer, colorimetry.matrix().to_iso(), range)
 }
 
-/// Describes the frames of a stream that have this layout.
+/// Describes the frames of a stream that have this layout and these fields.
 ///
 /// # Errors
 /// GStreamer has no such format or size.
-pub(crate) fn video_info(layout: &Layout, stream: Option<StreamInfo>) -> Result<VideoInfo, String> {
+pub(crate) fn video_info(
+    layout: &Layout,
+    fields: StreamFields,
+    stream: Option<StreamInfo>,
+) -> Result<VideoInfo, String> {
     let format = video_format(layout.format)
         .ok_or_else(|| format!("GStreamer has no pixel format {}", layout.format))?;
     let fraction = |of: fn(StreamInfo) -> Rational| {
@@ -102,6 +108,8 @@ pub(crate) fn video_info(layout: &Layout, stream: Option<StreamInfo>) -> Result<
     let guessed = guessed.map_err(|error| error.to_string())?;
     VideoInfo::builder_from_info(&guessed)
         .colorimetry(&colorimetry(layout.colors, guessed.colorimetry()))
+        .interlace_mode(fields.mode())
+        .field_order(fields.order())
         .fps_if_some(fraction(|stream| stream.frame_rate))
         .par_if_some(fraction(|stream| stream.sample_aspect))
         .build()

@@ -4,6 +4,7 @@
 //! The decoder has rank none, so that `playbin3` uses it only on request: `GST_PLUGIN_FEATURE_RANK=framepathdec:MAX`.
 
 mod decoder;
+mod fields;
 mod format;
 mod handover;
 mod latency;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use framepath::Frame;
+use gst_video::video_frame::VideoBufferExt;
 use gst_video::{VideoFrameFlags, VideoInfo, VideoMeta};
+
+use crate::fields::buffer_flags;
 
 /// Frames of the decoder that a pipeline may keep while the decoder goes on (see `framepath::Frames`); further ones are copied.
 const MOST_KEPT: usize = 4;
@@ -49,11 +52,26 @@ pub(crate) fn buffer(
     kept: &KeptFrames,
     has_meta: bool,
 ) -> Result<gst::Buffer, gst::FlowError> {
-    let layout = *frame.layout();
-    let Some(parts) = parts(&frame, info, has_meta).filter(|_| kept.load(Ordering::Acquire) < MOST_KEPT)
-    else {
-        return copy(&frame, info);
+    let flags = buffer_flags(frame.meta().field_order);
+    let parts = parts(&frame, info, has_meta).filter(|_| kept.load(Ordering::Acquire) < MOST_KEPT);
+    let mut buffer = match parts {
+        Some(parts) => shared(frame, info, kept, parts)?,
+        None => copy(&frame, info),
     };
+    buffer.get_mut().ok_or(gst::FlowError::Error)?.set_video_flags(flags);
+    Ok(buffer)
+}
+
+/// Makes a buffer of these parts of a frame's own memory.
+fn shared(
+    frame: Frame,
+    info: &VideoInfo,
+    kept: &KeptFrames,
+    parts: Vec<(usize, usize)>,
+) -> Result<gst::Buffer, gst::FlowError> {
+    let layout = *frame.layout();
+    // Both enumerations have the same values for the flags of fields.
+    let flags = VideoFrameFlags::from_bits_truncate(buffer_flags(frame.meta().field_order).bits());
     let planes = layout.planes();
     // Offsets of GStreamer count the parts as if they were one behind the other.
     let first = parts[0].0;
@@ -70,7 +88,7 @@ pub(crate) fn buffer(
         writable.append_memory(gst::Memory::from_slice(Part { _frame: frame.clone(), first, bytes }));
     }
     let (format, width, height) = (info.format(), layout.width, layout.height);
-    VideoMeta::add_full(writable, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
+    VideoMeta::add_full(writable, flags, format, width, height, &offsets, &strides)
         .map_err(|_| gst::FlowError::Error)?;
     Ok(buffer)
 }
@@ -103,7 +121,7 @@ fn parts(frame: &Frame, info: &VideoInfo, has_meta: bool) -> Option<Vec<(usize, 
 }
 
 /// Copies a frame into a buffer with GStreamer's usual places of the planes.
-fn copy(frame: &Frame, info: &VideoInfo) -> Result<gst::Buffer, gst::FlowError> {
+fn copy(frame: &Frame, info: &VideoInfo) -> gst::Buffer {
     let mut bytes = vec![0; info.size()];
     for (index, plane) in frame.layout().planes().iter().enumerate() {
         let stride = info.stride()[index] as usize;
@@ -112,5 +130,5 @@ fn copy(frame: &Frame, info: &VideoInfo) -> Result<gst::Buffer, gst::FlowError> 
             frame.row(index, y).copy_to(&mut bytes[at..at + plane.width]);
         }
     }
-    Ok(gst::Buffer::from_mut_slice(bytes))
+    gst::Buffer::from_mut_slice(bytes)
 }

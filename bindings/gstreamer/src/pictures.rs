@@ -9,6 +9,7 @@ use framepath::{
 };
 use gst_video::{VideoFrameExt, VideoFrameRef, VideoInfo};
 
+use crate::fields::field_order;
 use crate::format::{NANOSECONDS, colors, pixel_format};
 use crate::handover::{LOOK, Taken};
 use crate::sink::Pictures;
@@ -91,8 +92,14 @@ impl Source for PictureSource {
         }
         let ns = |time: gst::ClockTime| i64::try_from(time.nseconds()).ok();
         let duration = buffer.duration().and_then(ns).unwrap_or(0);
-        let meta =
-            FrameMeta { seq: self.next, birth_ns, pts: time.and_then(ns), duration, ..FrameMeta::default() };
+        let meta = FrameMeta {
+            seq: self.next,
+            birth_ns,
+            pts: time.and_then(ns),
+            duration,
+            field_order: field_order(picture.flags()),
+            ..FrameMeta::default()
+        };
         self.next += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(true)

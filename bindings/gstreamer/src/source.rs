@@ -13,6 +13,7 @@ use gst_base::subclass::base_src::CreateSuccess;
 use gst_base::subclass::prelude::*;
 use gst_video::VideoInfo;
 
+use crate::fields::StreamFields;
 use crate::format::{clock_time, raw_template, video_info};
 use crate::memory::{KeptFrames, buffer};
 use crate::properties::{path_property, report_property};
@@ -40,6 +41,7 @@ struct SourceState {
     first: Option<NextFrame>,
     /// Output, and whether the elements behind understand strides.
     output: Option<(VideoInfo, bool)>,
+    fields: StreamFields,
     /// True if `output` is to be agreed on again.
     is_stale: bool,
     kept: KeptFrames,
@@ -144,7 +146,7 @@ impl BaseSrcImpl for FramepathSrcImp {
         state.waker = Some(frames.waker());
         state.can_seek = frames.requests().can_seek().is_ok();
         (state.frames, state.output, state.first) = (Some(frames), None, None);
-        state.has_moved = false;
+        (state.has_moved, state.fields) = (false, StreamFields::Unknown);
         Ok(())
     }
 
@@ -211,7 +213,7 @@ impl BaseSrcImpl for FramepathSrcImp {
             return Err(gst::loggable_error!(CATEGORY, "flushing"));
         }
         let info = match &next {
-            NextFrame::Frame(Ok(frame)) => video_info(frame.layout(), stream).ok(),
+            NextFrame::Frame(Ok(frame)) => self.video_info(frame, stream).ok(),
             _ => None,
         };
         self.lock().first = Some(next);
@@ -264,8 +266,17 @@ impl FramepathSrcImp {
         gst::FlowError::Error
     }
 
+    fn video_info(&self, frame: &Frame, stream: Option<StreamInfo>) -> Result<VideoInfo, String> {
+        let fields = {
+            let mut state = self.lock();
+            state.fields = state.fields.with(frame.meta().field_order);
+            state.fields
+        };
+        video_info(frame.layout(), fields, stream)
+    }
+
     fn buffer_of(&self, frame: Frame, stream: Option<StreamInfo>) -> Result<gst::Buffer, gst::FlowError> {
-        let info = video_info(frame.layout(), stream).map_err(|text| self.failed(&text))?;
+        let info = self.video_info(&frame, stream).map_err(|text| self.failed(&text))?;
         let has_meta = self.agree(&info)?;
         let (meta, kept) = (frame.meta(), self.lock().kept.clone());
         if meta.is_damaged {

@@ -48,6 +48,53 @@ fn frames_times_and_colours_of_all_clips_are_those_of_gstreamers_decoders() {
 }
 
 #[test]
+fn interlaced_streams_have_the_fields_that_gstreamers_decoder_says() {
+    use gst_video::{VideoFieldOrder, VideoInterlaceMode};
+    let folder = std::env::temp_dir().join(format!("framepath-fields-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (field, order) in
+        [("tff", VideoFieldOrder::TopFieldFirst), ("bff", VideoFieldOrder::BottomFieldFirst)]
+    {
+        let file = folder.join(format!("{field}.mkv"));
+        let made = std::process::Command::new("ffmpeg")
+            .args(["-v", "error", "-y", "-f", "lavfi", "-i", "testsrc2=size=322x244:rate=25:duration=1"])
+            .args(["-vf", &format!("setfield={field}"), "-c:v", "libx264", "-flags", "+ilme+ildct"])
+            .args(["-pix_fmt", "yuv420p"])
+            .arg(&file)
+            .status();
+        assert!(made.unwrap().success());
+        let (expected, _) = decoded(&file, "h264parse ! avdec_h264");
+        let (ours, texts) = decoded(&file, "h264parse ! framepathdec");
+        assert!(texts.is_empty() && ours.len() == 25, "{texts:?} {}", ours.len());
+        assert_eq!(ours[0].fields, (VideoInterlaceMode::Interleaved, order));
+        assert!(ours.iter().all(|frame| frame.is_interlaced == (true, field == "tff")));
+        assert_eq!(compared(ours.clone()), compared(expected));
+        // A whole path has the same, there and back.
+        let text = format!("framepathsrc path=\"file {} ! decode\" ! fakesink name=sink", file.display());
+        let (pipeline, frames) = pipeline(&text);
+        assert_eq!(play(&pipeline), [""; 0]);
+        pipeline.set_state(gst::State::Null).unwrap();
+        let fields = |frames: Vec<NotedFrame>| -> Vec<_> {
+            frames.into_iter().map(|frame| (frame.fields, frame.is_interlaced, frame.hash)).collect()
+        };
+        assert_eq!(fields(taken(&frames)), fields(ours));
+        let out = folder.join("out.y4m");
+        let text = format!(
+            "filesrc location={} ! parsebin ! avdec_h264 ! framepathsink name=sink sync=false path=\"y4m {}\"",
+            file.display(),
+            out.display()
+        );
+        let (pipeline, _) = support::pipeline(&text);
+        assert_eq!(play(&pipeline), [""; 0]);
+        pipeline.set_state(gst::State::Null).unwrap();
+        let written = std::fs::read(&out).unwrap();
+        let header = String::from_utf8_lossy(written.split(|byte| *byte == b'\n').next().unwrap());
+        assert!(header.contains(&format!(" I{} ", &field[..1])), "{header}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
 fn frames_are_not_copied_for_elements_that_know_no_strides() {
     let (frames, texts) = decoded(&clips().join("h264-1080p8.h264"), "h264parse ! framepathdec");
     // Of a frame's own memory, a part for each plane; a copy is one memory.

@@ -148,8 +148,9 @@ pub use damage::{Damage, FirstDamage};
 pub use element::HopPlace;
 pub use error::{RunError, StageError};
 pub use framepath_codec::{Codec, CodecError, Packet, TrackInfo, silence_ffmpeg};
+pub use framepath_model::orientation::Orientation;
 pub use framepath_model::path::{Path, PathError};
-pub use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
+pub use framepath_model::stream::{FieldOrder, FrameMeta, PictureFlags, Rational, SeekTo, StreamInfo};
 pub use framepath_model::{colors, format, ledger, shown};
 #[cfg(feature = "net")]
 pub use framepath_net::read_sender_metrics;

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, Once};
 
 use gst::prelude::*;
-use gst_video::VideoFrameExt;
+use gst_video::video_frame::VideoBufferExt;
+use gst_video::{VideoBufferFlags, VideoFieldOrder, VideoFrameExt, VideoInterlaceMode};
 
 /// Initialises GStreamer with the plug-in.
 pub fn init() {
@@ -29,6 +30,10 @@ pub struct NotedFrame {
     pub pts: Option<gst::ClockTime>,
     pub size: (u32, u32),
     pub colorimetry: String,
+    /// Fields as the caps say them.
+    pub fields: (VideoInterlaceMode, VideoFieldOrder),
+    /// Fields as the buffer's flags say them: interlaced, and the top field first.
+    pub is_interlaced: (bool, bool),
     pub hash: u64,
     /// Number of memories in the buffer.
     pub memories: usize,
@@ -46,10 +51,13 @@ pub fn note(element: &gst::Element) -> NotedFrames {
         match &info.data {
             Some(gst::PadProbeData::Buffer(buffer)) => {
                 let video = gst_video::VideoInfo::from_caps(&pad.current_caps().unwrap()).unwrap();
+                let has = |flag| buffer.video_flags().contains(flag);
                 seen.lock().unwrap().push(NotedFrame {
                     pts: buffer.pts(),
                     size: (video.width(), video.height()),
                     colorimetry: video.colorimetry().to_string(),
+                    fields: (video.interlace_mode(), video.field_order()),
+                    is_interlaced: (has(VideoBufferFlags::INTERLACED), has(VideoBufferFlags::TFF)),
                     hash: hash(&packed(buffer, &video)),
                     memories: buffer.n_memory(),
                 });

@@ -31,8 +31,10 @@ const MODES: [&str; 2] = ["yuv", "rgb"];
 const THREADS: &str = "2";
 /// Packages; `bare` is `framepath` without a look at the frames, and `framepath-poisoned` is `framepath-process` with a packet at which
 /// every decoder dies.
-const PACKAGES: [&str; 7] =
-    ["framepath", "framepath-process", "framepath-poisoned", "bare", "pyav", "opencv", "decord"];
+const PACKAGES: [&str; 8] =
+    ["framepath", "framepath-process", "framepath-poisoned", "bare", "pyav", SAME_FFMPEG, "opencv", "decord"];
+/// PyAV, built on the FFmpeg that framepath uses: what its wheel's newer decoders save does not count.
+const SAME_FFMPEG: &str = "pyav-same-ffmpeg";
 
 /// Figures that a run of `bench.py` prints.
 #[derive(Deserialize)]
@@ -75,8 +77,9 @@ pub(super) fn run(
                 Ok(measured)
             })
         });
-        let comparisons: [Comparison<'_>; 6] = [
+        let comparisons: [Comparison<'_>; 7] = [
             ("frames_per_s", "framepath", "pyav"),
+            ("frames_per_s", "framepath", SAME_FFMPEG),
             ("frames_per_s", "framepath", "opencv"),
             ("frames_per_s", "framepath", "decord"),
             ("cpu_us_per_frame", "framepath", "pyav"),
@@ -142,7 +145,7 @@ mod tests {
     fn each_clip_has_a_case_for_each_kind_of_array() {
         assert_eq!(cases().len(), 12);
         assert_eq!(cases()[1], "h264-1080p8-rgb");
-        assert!(!has_mode("opencv", "yuv") && has_mode("pyav", "yuv"));
+        assert!(!has_mode("opencv", "yuv") && has_mode("pyav", "yuv") && has_mode(SAME_FFMPEG, "yuv"));
     }
 
     #[test]
