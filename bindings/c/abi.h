@@ -58,6 +58,7 @@ int framepath_next(framepath_frames *frames,
 bool framepath_seek(framepath_frames *frames,
                     double seconds,
                     framepath_error **error);
+double framepath_duration(const framepath_frames *frames);
 void framepath_close(framepath_frames *frames);
 framepath_path *framepath_path_new(const char *text,
                                    framepath_error **error);

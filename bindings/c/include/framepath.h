@@ -259,6 +259,15 @@ bool framepath_seek(framepath_frames *frames,
                     framepath_error **error);
 
 /*
+ Returns the seconds from the start of the source's stream to its end, as its container declares it; -1 if that is not known, as for
+ elementary and live streams, and for null.
+
+ # Safety
+ `frames` is null or was not closed.
+ */
+double framepath_duration(const framepath_frames *frames);
+
+/*
  Ends the decoder and its processes. Frames that the program has stay valid. Does nothing for null.
 
  # Safety

@@ -151,6 +151,19 @@ pub unsafe extern "C" fn framepath_seek(
     false
 }
 
+/// Returns the seconds from the start of the source's stream to its end, as its container declares it; -1 if that is not known, as for
+/// elementary and live streams, and for null.
+///
+/// # Safety
+/// `frames` is null or was not closed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn framepath_duration(frames: *const framepath_frames) -> f64 {
+    // SAFETY: as the caller promises.
+    let Some(frames) = (unsafe { frames.as_ref() }) else { return -1.0 };
+    frames.alive.check();
+    frames.frames.duration().map_or(-1.0, |duration| duration.as_secs_f64())
+}
+
 /// Ends the decoder and its processes. Frames that the program has stay valid. Does nothing for null.
 ///
 /// # Safety

@@ -86,6 +86,7 @@ static void frames(const char *file)
     CHECK(framepath_seek(opened, 0.5, NULL));
     CHECK(framepath_next(opened, &frame, NULL) == 1 && framepath_frame_time(frame) == 0.5);
     framepath_frame_free(frame);
+    CHECK(framepath_duration(opened) == 1 && framepath_duration(NULL) == -1);
     CHECK(!framepath_seek(opened, -1, NULL));
     CHECK(framepath_seek(opened, 1e6, NULL));
     CHECK(framepath_next(opened, &frame, NULL) == 0 && frame == NULL);

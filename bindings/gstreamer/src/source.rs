@@ -35,6 +35,8 @@ struct SourceState {
     /// Ends the wait of the streaming thread.
     waker: Option<FramesWaker>,
     can_seek: bool,
+    /// `None` if the path does not know it.
+    duration: Option<gst::ClockTime>,
     /// True once a frame was taken or a seek was made.
     has_moved: bool,
     /// First frame, or the end before it, which `negotiate` has taken for `create`.
@@ -145,6 +147,8 @@ impl BaseSrcImpl for FramepathSrcImp {
         let mut state = self.lock();
         state.waker = Some(frames.waker());
         state.can_seek = frames.requests().can_seek().is_ok();
+        let duration = frames.duration().and_then(|duration| u64::try_from(duration.as_nanos()).ok());
+        state.duration = duration.map(gst::ClockTime::from_nseconds);
         (state.frames, state.output, state.first) = (Some(frames), None, None);
         (state.has_moved, state.fields) = (false, StreamFields::Unknown);
         Ok(())
@@ -160,6 +164,17 @@ impl BaseSrcImpl for FramepathSrcImp {
 
     fn is_seekable(&self) -> bool {
         self.lock().can_seek
+    }
+
+    fn query(&self, query: &mut gst::QueryRef) -> bool {
+        if let gst::QueryViewMut::Duration(asked) = query.view_mut() {
+            let duration = self.lock().duration.filter(|_| asked.format() == gst::Format::Time);
+            if let Some(duration) = duration {
+                asked.set(duration);
+                return true;
+            }
+        }
+        BaseSrcImplExt::parent_query(self, query)
     }
 
     fn event(&self, event: &gst::Event) -> bool {

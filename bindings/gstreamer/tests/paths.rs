@@ -43,6 +43,19 @@ fn a_source_has_the_frames_and_times_of_its_path() {
 }
 
 #[test]
+fn a_source_says_the_duration_that_the_container_declares() {
+    for (clip, expected) in
+        [("h264-180p8-container.mp4", Some(gst::ClockTime::SECOND)), ("h264-180p8-high.h264", None)]
+    {
+        let (pipeline, _) = pipeline(&format!("{} ! fakesink name=sink", path_of(clip, "process")));
+        pipeline.set_state(gst::State::Paused).unwrap();
+        pipeline.state(gst::ClockTime::from_seconds(60)).0.unwrap();
+        assert_eq!(pipeline.query_duration::<gst::ClockTime>(), expected, "{clip}");
+        pipeline.set_state(gst::State::Null).unwrap();
+    }
+}
+
+#[test]
 fn a_source_seeks_to_the_frame() {
     let (pipeline, frames) = pipeline(&format!(
         "{} ! fakesink name=sink sync=false",

@@ -28,6 +28,7 @@ pub struct PyFrames {
     stop: Stop,
     /// Stream as it was known before the first frame.
     stream: Option<StreamInfo>,
+    duration: Option<Duration>,
     source: Arc<FrameSource>,
     /// Process that opened the iterator: the child of a fork has none of its threads.
     pid: u32,
@@ -39,10 +40,10 @@ impl PyFrames {
     /// Makes the iterator of a path that has the number `kept`.
     pub(crate) fn new(mut frames: Frames, kept: &Arc<KeptSlots>) -> PyFrames {
         frames.set_longest_sleep(Some(POLL));
-        let (stream, stop) = (frames.stream(), frames.stop_handle());
+        let (stream, stop, duration) = (frames.stream(), frames.stop_handle(), frames.duration());
         let source = FrameSource::new(stream.map(|stream| stream.time_base), kept);
         let frames = Mutex::new(Some(frames));
-        PyFrames { frames, stop, stream, source, pid: process::id(), report: Mutex::new(None) }
+        PyFrames { frames, stop, stream, duration, source, pid: process::id(), report: Mutex::new(None) }
     }
 
     /// Waits for the other threads' calls. Call it without the GIL.
@@ -94,7 +95,7 @@ impl PyFrames {
     fn seek(&self, py: Python<'_>, seconds: f64, exact: bool) -> PyResult<()> {
         self.check_process()?;
         Duration::try_from_secs_f64(seconds)
-            .map_err(|_| PyValueError::new_err(format!("a time of {seconds} s is not possible")))?;
+            .map_err(|_| PyValueError::new_err(format!("a time of {seconds:?} s is not possible")))?;
         // Rounded down, so that the time of a frame (`frame.time`) finds this frame and not the next one.
         let to = Duration::from_nanos((seconds * 1e9).floor() as u64);
         let mode = if exact { SeekTo::Exact } else { SeekTo::KeyframeBefore };
@@ -162,6 +163,12 @@ impl PyFrames {
     #[getter]
     fn rate(&self) -> Option<f64> {
         self.stream?.frame_rate.value()
+    }
+
+    /// Seconds from the start of the source's stream to its end; `None` if that is not known.
+    #[getter]
+    fn duration(&self) -> Option<f64> {
+        self.duration.map(|duration| duration.as_secs_f64())
     }
 
     /// Report of the run; `None` before `close()`.

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath::format::PixelFormat;
-use framepath::{Options, Pipeline, RunError};
+use framepath::{Options, Pipeline, RunError, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, exception};
 use crate::frames::PyFrames;
 use crate::held::KeptSlots;
 use crate::report::PyReport;
-use crate::run::{level, run};
+use crate::run::{OPENING, interruptible, level, run};
 use crate::stage::Function;
 
 /// Path that is ready to run once.
@@ -35,10 +35,11 @@ impl PyPath {
         &self,
         py: Python<'_>,
         part: &str,
-        change: impl FnOnce(Pipeline) -> Result<Pipeline, RunError> + Send,
+        change: impl FnOnce(Pipeline) -> Result<Pipeline, RunError> + Send + 'static,
     ) -> PyResult<()> {
         let pipeline = self.take()?;
-        let changed = py.detach(|| change(pipeline)).map_err(|error| exception(py, &error))?;
+        let changed = interruptible(py, &Stop::new(), OPENING, || change(pipeline))?;
+        let changed = changed.map_err(|error| exception(py, &error))?;
         *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(changed);
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         text.push_str(" ! ");
@@ -66,7 +67,9 @@ fn pixel_format(name: &str) -> PyResult<PixelFormat> {
 impl PyPath {
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<PyPath> {
-        let pipeline = py.detach(|| Pipeline::parse(text)).map_err(|error| exception(py, &error))?;
+        let parsed = text.to_owned();
+        let pipeline = interruptible(py, &Stop::new(), OPENING, move || Pipeline::parse(&parsed))?;
+        let pipeline = pipeline.map_err(|error| exception(py, &error))?;
         Ok(PyPath {
             pipeline: Mutex::new(Some(pipeline)),
             text: Mutex::new(text.to_owned()),
@@ -76,7 +79,8 @@ impl PyPath {
 
     /// Adds hops of path text behind the last hop.
     fn append(slf: Py<Self>, py: Python<'_>, text: &str) -> PyResult<Py<Self>> {
-        slf.get().change(py, text, |pipeline| pipeline.append(text))?;
+        let added = text.to_owned();
+        slf.get().change(py, text, move |pipeline| pipeline.append(&added))?;
         Ok(slf)
     }
 
@@ -93,7 +97,7 @@ impl PyPath {
         let function = Function::stage(function.unbind(), format, &slf.get().kept);
         let text = format
             .map_or("python".to_owned(), |format| format!("python format={}", format.name().to_lowercase()));
-        slf.get().change(py, &text, |pipeline| Ok(pipeline.stage(function)))?;
+        slf.get().change(py, &text, move |pipeline| Ok(pipeline.stage(function)))?;
         Ok(slf)
     }
 
@@ -101,7 +105,7 @@ impl PyPath {
     fn sink(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         check_callable(&function)?;
         let function = Function::sink(function.unbind(), &slf.get().kept);
-        slf.get().change(py, "python", |pipeline| Ok(pipeline.sink(function)))?;
+        slf.get().change(py, "python", move |pipeline| Ok(pipeline.sink(function)))?;
         Ok(slf)
     }
 
@@ -110,13 +114,18 @@ impl PyPath {
     fn frames(&self, py: Python<'_>, ledger: &str) -> PyResult<PyFrames> {
         let options = Options { level: level(ledger)?, ..Options::default() };
         let pipeline = self.take()?;
-        let frames = py.detach(|| pipeline.frames_with(options)).map_err(|error| exception(py, &error))?;
+        let stop = options.stop.clone();
+        let frames = interruptible(py, &stop, OPENING, move || pipeline.frames_with(options))?;
+        let frames = frames.map_err(|error| exception(py, &error))?;
         Ok(PyFrames::new(frames, &self.kept))
     }
 
     /// Runs the path to its end, and returns the report.
     #[pyo3(signature = (*, frames=None, ledger="full"))]
     fn run(&self, py: Python<'_>, frames: Option<u64>, ledger: &str) -> PyResult<PyReport> {
+        if frames == Some(0) {
+            return Err(PyValueError::new_err("frames=0: expected at least 1"));
+        }
         let options = Options { level: level(ledger)?, frames, ..Options::default() };
         run(py, self.take()?, options)
     }

@@ -105,7 +105,10 @@ def test_times_and_seeks_are_exact(host):
         frames.seek(float("nan"))
     started = framepath.open(clip("h264-180p8-container.mp4"), host=host, start=all_frames[20][0])
     assert digest(next(started)) == all_frames[20][1]
-    assert (frames.width, frames.height, frames.rate) == (320, 180, 30.0)
+    assert (frames.width, frames.height, frames.rate, frames.duration) == (320, 180, 30.0, 1.0)
+    assert framepath.open(clip("h264-180p8-high.h264"), host=host).duration is None
+    with pytest.raises(ValueError, match="1e\\+300 s|1e300 s"):
+        frames.at(1e300)
 
 
 def test_rgb_is_one_writable_array(host):

@@ -18,17 +18,26 @@ from conftest import clip, digest, framemd5, python
         "import framepath; frames = framepath.Path('test frames=0 rate=0.02 size=64x48').frames(); next(frames); print('ready', flush=True); next(frames)",
         "import framepath; print('ready', flush=True); framepath.run('test frames=0 rate=0.02 size=64x48 ! null')",
         "import framepath; print('ready', flush=True); framepath.run('test frames=0 rate=0.02 size=64x48', sink=print)",
+        # A pipe that says nothing, and one that nobody opens.
+        "import framepath; print('ready', flush=True); framepath.open('-')",
+        "import framepath; print('ready', flush=True); framepath.open('-', host='process')",
+        "import framepath; print('ready', flush=True); framepath.open('fifo')",
+        "import framepath; print('ready', flush=True); framepath.Path('test frames=9 ! encode h264').append('mux fifo')",
     ],
 )
-def test_ctrl_c_ends_a_wait(program):
+def test_ctrl_c_ends_a_wait(program, tmp_path):
+    os.mkfifo(tmp_path / "fifo")
+    silent, writer = os.pipe()
     # A shell's background jobs ignore SIGINT, and Python then leaves it ignored; a terminal's programs do not.
     child = subprocess.Popen(
         ["env", "--default-signal=INT", sys.executable, "-c", program],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        stdin=silent, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
     )
     assert child.stdout.readline() == "ready\n"
     child.send_signal(signal.SIGINT)
     _, error = child.communicate(timeout=60)
+    os.close(silent)
+    os.close(writer)
     assert "KeyboardInterrupt" in error
     assert child.returncode == -signal.SIGINT
 

@@ -127,3 +127,9 @@ def test_names_that_cannot_be_text_are_told():
         framepath.open(b"\xff.mp4")
     with pytest.raises(FileNotFoundError):
         framepath.open(b"no-such-file.mp4")
+
+
+def test_a_run_of_no_frames_is_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        framepath.run("test ! null", frames=0)
+    assert framepath.run("test ! null", frames=1).frames == 1

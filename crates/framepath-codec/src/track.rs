@@ -6,6 +6,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
@@ -71,6 +72,9 @@ pub struct TrackInfo {
     /// Lowest and highest bit rate of an encoder that follows requests, bits per second; `None` if no encoder of this program
     /// makes the packets, or one of constant quality.
     pub bit_rates: Option<RangeInclusive<u64>>,
+    /// Time from the stream's start to its end, as the container declares it; `None` if it declares none, as
+    /// elementary and live streams.
+    pub duration: Option<Duration>,
     pub(crate) parameters: Arc<Parameters>,
 }
 
@@ -163,7 +167,7 @@ impl TrackInfo {
     /// Encodes the description for a decoder in another process: little-endian 32-bit words
     /// (libavcodec's codec number, tag, pixel format, width, height, profile, level, reorder
     /// delay, bits of coded and raw samples, field order, colour range, primaries, transfer, matrix, chroma
-    /// location), then the codec's head. [`TrackInfo::stream`] is not included.
+    /// location), then the codec's head. [`TrackInfo::stream`] and [`TrackInfo::duration`] are not included.
     pub fn to_bytes(&self) -> Vec<u8> {
         let fields = fields(self.parameters.as_ptr().cast_mut());
         // SAFETY: fields of a valid parameter set that nothing writes.
@@ -207,7 +211,7 @@ impl TrackInfo {
                 (*raw).extradata_size = size;
             }
             let stream = StreamInfo { format: pixel_format((*raw).format), ..stream };
-            Ok(TrackInfo { codec, stream, bit_rates: None, parameters: Arc::new(parameters) })
+            Ok(TrackInfo { codec, stream, bit_rates: None, duration: None, parameters: Arc::new(parameters) })
         }
     }
 }

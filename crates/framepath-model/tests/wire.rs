@@ -361,7 +361,9 @@ fn message() -> impl Strategy<Value = Message> {
                     faults,
                 })
             }),
-        (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
+        (1..=u32::MAX, stream(), any::<u64>()).prop_map(|(track_bytes, stream, duration_ns)| {
+            Message::Demuxed { track_bytes, stream, duration_ns }
+        }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<[u32; 3]>().prop_map(|[stream, pid, layers]| Message::Grant { stream, pid, layers }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),

@@ -77,6 +77,7 @@ pub struct Frames {
     had_any: bool,
     /// Stream at the end of the pipeline, as its hops know it before the first frame.
     stream: Option<StreamInfo>,
+    duration: Option<Duration>,
 }
 
 /// Finding of [`Frames::next_unless`].
@@ -143,7 +144,7 @@ impl Pipeline {
         let stream = Arc::<OnceLock<StreamInfo>>::default();
         let mut pipeline = self.sink(Sending { sender, stream: stream.clone() }).named("frames");
         pipeline.prepare(&options)?;
-        let stream = stream.get().copied();
+        let (stream, duration) = (stream.get().copied(), pipeline.source.duration());
         let stop = options.stop.clone();
         let run = std::thread::Builder::new().name("framepath".to_owned());
         let requests = pipeline.requests();
@@ -163,6 +164,7 @@ impl Pipeline {
             at_end: false,
             had_any: false,
             stream,
+            duration,
         })
     }
 }
@@ -179,6 +181,21 @@ impl Frames {
     /// ```
     pub fn stream(&self) -> Option<StreamInfo> {
         self.stream
+    }
+
+    /// Returns the time from the start of the source's stream to its end, as its container declares it; `None` if that is not known,
+    /// as for elementary and live streams. Options such as `start` and hops that drop frames do not change it.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use framepath::Pipeline;
+    ///
+    /// let frames = Pipeline::parse("test frames=50 rate=25 size=64x48")?.frames()?;
+    /// assert_eq!(frames.duration(), Some(Duration::from_secs(2)));
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn duration(&self) -> Option<Duration> {
+        self.duration
     }
 
     /// Takes the next frame as `next` does, but returns [`NextFrame::News`] if there is none yet and `news` returns true. `news` is

@@ -25,6 +25,8 @@ pub(crate) mod v4l2;
 pub(crate) mod wayland;
 pub(crate) mod x11;
 
+use std::time::Duration;
+
 use framepath_codec::TrackInfo;
 use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
@@ -94,6 +96,12 @@ pub trait Source: Send {
     /// `play` then shows each frame at once, instead of at its presentation time. The default is false.
     fn is_live(&self) -> bool {
         false
+    }
+
+    /// Returns the time from the stream's start to its end, as far as it is known before the run. `None`, the default, for a source
+    /// that has no end or does not know it.
+    fn duration(&self) -> Option<Duration> {
+        None
     }
 
     /// Pushes the next item to `out`, with its number and its birth stamp from [`Out::birth`]. Returns

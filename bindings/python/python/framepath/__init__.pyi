@@ -129,6 +129,12 @@ class Frames:
     @property
     def rate(self) -> float | None:
         """Frames a second; ``None`` if the stream does not say it."""
+    @property
+    def duration(self) -> float | None:
+        """Seconds from the start of the stream to its end, as the container declares it; ``None`` if it does not.
+
+        Elementary streams, pipes and live streams have none.
+        """
 
 @final
 class Path:

@@ -72,7 +72,7 @@ impl Peer {
     }
 
     fn demuxed(&self, track_bytes: u32) {
-        say(&self.socket, &Message::Demuxed { track_bytes, stream: stream() }, None);
+        say(&self.socket, &Message::Demuxed { track_bytes, stream: stream(), duration_ns: u64::MAX }, None);
     }
 
     fn cell(&mut self, cell: [u64; 8]) {

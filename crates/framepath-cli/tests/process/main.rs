@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 mod access_points;
+mod duration;
 mod encode;
 mod kept;
 mod plugins;

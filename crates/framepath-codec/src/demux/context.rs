@@ -4,6 +4,7 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
+use std::time::Duration;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::{Rational, StreamInfo};
@@ -244,7 +245,8 @@ impl Context {
                 operation: "copy the stream's parameters",
                 message: libav_message(ff::AVERROR(libc::ENOMEM)),
             })?;
-            Ok(TrackInfo { codec, stream: info, bit_rates: None, parameters: Arc::new(parameters) })
+            let duration = declared_duration(raw, stream);
+            Ok(TrackInfo { codec, stream: info, bit_rates: None, duration, parameters: Arc::new(parameters) })
         }
     }
 
@@ -286,6 +288,31 @@ impl Drop for Context {
         // `input` and stays.
         unsafe { ff::avformat_close_input(&mut raw) };
     }
+}
+
+/// Returns the time from the start of the stream to its end, as the container declares it; `None` if it declares none, or libavformat
+/// only estimates one from the bit rate.
+///
+/// # Safety
+/// `stream` is a stream of the open context `context`.
+unsafe fn declared_duration(
+    context: *const ff::AVFormatContext,
+    stream: *const ff::AVStream,
+) -> Option<Duration> {
+    // SAFETY: fields of an open context and of its stream; the enum is read as the integer that it is in C.
+    let (of_stream, base, of_file, method) = unsafe {
+        let method = (&raw const (*context).duration_estimation_method).cast::<u32>().read();
+        ((*stream).duration, rational((*stream).time_base), (*context).duration, method)
+    };
+    if method == ff::AVDurationEstimationMethod::AVFMT_DURATION_FROM_BITRATE as u32 {
+        return None;
+    }
+    let microseconds = if of_stream > 0 {
+        base.rescale(of_stream, Rational::new(1, ff::AV_TIME_BASE as i32))?
+    } else {
+        of_file
+    };
+    u64::try_from(microseconds).ok().filter(|duration| *duration > 0).map(Duration::from_micros)
 }
 
 /// Takes the error of a failed read of `input` and returns it as [`CodecError::Io`]; returns `error` if

@@ -217,6 +217,6 @@ pub(super) fn track_of(
         let (width, height) = ((*made).width as u32, (*made).height as u32);
         ff::avcodec_parameters_free(&mut made);
         let stream = StreamInfo { format, width, height, ..*info };
-        Some(TrackInfo { codec, stream, bit_rates: None, parameters: Arc::new(copy?) })
+        Some(TrackInfo { codec, stream, bit_rates: None, duration: None, parameters: Arc::new(copy?) })
     }
 }

@@ -141,6 +141,8 @@ pub enum Message {
         track_bytes: u32,
         /// Description of the stream of packets.
         stream: StreamInfo,
+        /// Time from the stream's start to its end, as the container declares it, nanoseconds; 0 if it declares none.
+        duration_ns: u64,
     },
     /// Worker to caller, or to the service that started the worker: instead of [`Message::Ready`],
     /// the worker cannot enter the sandbox or load its plug-in or libavfilter; or as the answer to
@@ -293,9 +295,10 @@ impl Message {
             Message::Device { node: name } | Message::File { name } => w.text(name, TEXT_BYTES),
             Message::Demux(demux) => demux.encode(&mut w),
             Message::DemuxNetwork(demux) => demux.encode(&mut w),
-            Message::Demuxed { track_bytes, stream } => {
+            Message::Demuxed { track_bytes, stream, duration_ns } => {
                 w.u32(*track_bytes);
                 w.stream(stream);
+                w.u64(*duration_ns);
             }
             Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
             Message::Grant { stream, pid, layers } => {
@@ -429,7 +432,7 @@ impl Message {
             DEMUXED => {
                 let track_bytes = r.u32()?;
                 check(track_bytes > 0, r.record, "track", 0)?;
-                Message::Demuxed { track_bytes, stream: r.stream()? }
+                Message::Demuxed { track_bytes, stream: r.stream()?, duration_ns: r.u64()? }
             }
             DENIED => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
             WATCH => Message::Watch { from: r.u32()? },

@@ -160,7 +160,10 @@ impl DemuxedFile {
         );
         let pool = (track.len() <= MOST_TRACK_BYTES).then(|| PacketPool::new(area.clone(), &track));
         let pool = pool.flatten().ok_or(too_long)?;
-        let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: demuxer.info().stream };
+        let info = demuxer.info();
+        let duration_ns =
+            info.duration.map_or(0, |duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: info.stream, duration_ns };
         let (completions, submissions) = (completions(&area).0, submissions(&area).1);
         let loops_left = demux.loops - 1;
         let stream =

@@ -18,7 +18,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
-use framepath_model::stream::FrameMeta;
+use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_model::wire::{
     Cell, Completion, Demux, DemuxNetwork, DemuxPosition, InputBytes, Message, Submission,
 };
@@ -107,10 +107,11 @@ impl RemoteDemuxer {
         let worker = start::worker(spec.service.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
         send_input(&socket, &input, &spec, (&area, sizes))?;
-        let (track_bytes, stream) = opened(&worker, &input, spec.options.watchdog)?;
+        let (track_bytes, stream, duration) = opened(&worker, &input, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
-        let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
+        let mut track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
             .map_err(|error| HostError::Refused { text: error.to_string() })?;
+        track.duration = duration;
         let gone = Arc::new(AtomicBool::new(false));
         let (reader, writer) = (completions(&area).1, submissions(&area).0);
         let watcher = watch_end(socket, gone.clone(), reader.bell().clone())?;
@@ -370,7 +371,7 @@ fn opened(
     worker: &Worker,
     input: &DemuxedInput,
     watchdog: Duration,
-) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
+) -> Result<(u32, StreamInfo, Option<Duration>), HostError> {
     let failed = |source| HostError::Socket { operation: "wait for the worker", source };
     let mut wait = DemuxerWait::to_open(&worker.process, input, watchdog);
     while !worker.socket.readable_within(CHECK_INTERVAL).map_err(failed)? {
@@ -380,8 +381,10 @@ fn opened(
         wait.check(&worker.process, input, 0)?;
     }
     match recv_within(&worker.socket, Duration::ZERO)? {
-        Some((Message::Demuxed { track_bytes, stream }, _)) if track_bytes as usize <= MOST_TRACK_BYTES => {
-            Ok((track_bytes, stream))
+        Some((Message::Demuxed { track_bytes, stream, duration_ns }, _))
+            if track_bytes as usize <= MOST_TRACK_BYTES =>
+        {
+            Ok((track_bytes, stream, (duration_ns > 0).then(|| Duration::from_nanos(duration_ns))))
         }
         Some((Message::Demuxed { .. }, _)) => Err(Breach("a description of a track that is too long").into()),
         Some((Message::Refused { text }, _)) => Err(input.failure().unwrap_or(HostError::Refused { text })),

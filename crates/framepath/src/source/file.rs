@@ -227,6 +227,8 @@ pub(crate) struct File {
     demuxing: Demuxing,
     /// Number of the next packet, from 0; goes on after a seek.
     next_seq: u64,
+    /// True if the file is read more than once (`loop`).
+    is_repeated: bool,
     /// Deadlines of the packets; `None` without a rate.
     pace: Option<Pace>,
     /// Handle of the thread that reads the file's bytes for the demuxer; `None` if the demuxer reads them itself.
@@ -301,7 +303,8 @@ impl File {
     }
 
     fn new(path: &str, options: &FileOptions, demuxing: Demuxing) -> File {
-        let file = File { demuxing, next_seq: 0, pace: Pace::from_rate(options.rate), feed: None };
+        let (pace, is_repeated) = (Pace::from_rate(options.rate), options.loops != 1);
+        let file = File { demuxing, next_seq: 0, is_repeated, pace, feed: None };
         let (track, demuxed) = (file.track(), if file.worker().is_some() { "in a worker" } else { "inline" });
         let StreamInfo { width, height, .. } = track.stream;
         log::info!("file {path}: {} {width}x{height}, demuxed {demuxed}", track.codec);
@@ -363,6 +366,10 @@ impl Source for File {
 
     fn track_info(&self) -> Option<TrackInfo> {
         Some(self.track().clone())
+    }
+
+    fn duration(&self) -> Option<Duration> {
+        if self.is_repeated { None } else { self.track().duration }
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `test`: a moving pattern, or buffers of a given size, at a rate or as fast as possible.
 
+use std::time::Duration;
+
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
@@ -149,6 +151,12 @@ impl Test {
 impl Source for Test {
     fn info(&self) -> StreamInfo {
         self.info
+    }
+
+    fn duration(&self) -> Option<Duration> {
+        let frames = i64::try_from(self.frames).ok()?;
+        let ns = self.info.time_base.rescale(frames, Rational::new(1, 1_000_000_000))?;
+        u64::try_from(ns).ok().map(Duration::from_nanos)
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
