@@ -8,12 +8,13 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help build peers demo test test-bindings run-tests lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz check-licenses
+.PHONY: help build peers demo test test-bindings test-debian13 run-tests lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz check-licenses
 
 help:
 	@echo "make demo     installs missing packages, builds, runs the lab's quick set (90 s), writes report.html"
 	@echo "make test     installs missing packages, builds, runs every test"
 	@echo "make test-bindings  builds, installs and tests the bindings for Python, C and GStreamer (part of make test)"
+	@echo "make test-debian13  builds and tests the bindings on Debian 13 in a root of its own (needs root; the first run takes 15 minutes)"
 	@echo "make lint     checks format, lints and documentation in every set of features; takes a minute; run it before each commit"
 	@echo "make test-kernel        tests the kernel module and its installation under Debian's kernel in QEMU (needs root; the first run makes a Debian root)"
 	@echo "make test-kernel-fast   tests the kernel module in User-Mode Linux, for the edit loop (the first run builds the kernel)"
@@ -52,6 +53,9 @@ test-bindings:
 	@CARGO_TARGET_DIR=$(TARGET) bindings/c/check
 	@CARGO_TARGET_DIR=$(TARGET) bindings/gstreamer/check
 
+test-debian13:
+	@scripts/check-debian13
+
 # The tests without what they need; .ci/second-try names one of them in TEST_FLAGS.
 run-tests:
 	$(CARGO) test --workspace --features http,net,kms,portal,wayland --locked --profile checked $(TEST_FLAGS)
@@ -79,7 +83,7 @@ test-kernel-debug:
 	@tests/vm/test debug
 
 VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install check-depends) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-licenses scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target scripts/thread-cpu bindings/python/build bindings/python/check bindings/python/lab bindings/c/install bindings/c/check bindings/c/abi bindings/gstreamer/check .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-debian13 scripts/check-licenses scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target scripts/thread-cpu bindings/python/build bindings/python/check bindings/python/lab bindings/c/install bindings/c/check bindings/c/abi bindings/gstreamer/check .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
