@@ -2,7 +2,6 @@
 //! Errors of framepath as exceptions.
 
 use std::error::Error as StdError;
-use std::fmt::Write as _;
 use std::io;
 
 use framepath::{RunError, StageError};
@@ -19,7 +18,6 @@ create_exception!(framepath, PathError, PyValueError, "The text of a path is not
 /// Returns the error of an iterator, a run or a path as an exception: that of a function of the program as it was raised, a file that
 /// is not there as `FileNotFoundError`, wrong text as `PathError`, and all others as `Error`.
 pub(crate) fn exception(py: Python<'_>, error: &RunError) -> PyErr {
-    let mut text = error.to_string();
     let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
     let mut is_missing = false;
     if let RunError::Stage { error: StageError::Other(error), .. } = error {
@@ -31,12 +29,10 @@ pub(crate) fn exception(py: Python<'_>, error: &RunError) -> PyErr {
         if let Some(error) = error.downcast_ref::<io::Error>() {
             is_missing |= error.kind() == io::ErrorKind::NotFound;
         }
-        let part = error.to_string();
-        if !text.contains(&part) {
-            let _ = write!(text, ": {part}");
-        }
         cause = error.source();
     }
+    // The text has those of the causes.
+    let text = error.to_string();
     match error {
         RunError::Path(_) => PathError::new_err(text),
         _ if is_missing => PyFileNotFoundError::new_err(text),

@@ -251,5 +251,9 @@ def test_wrong_arguments_are_said():
     assert next(frames, None) is None
     with pytest.raises(framepath.Error, match="closed"):
         frames.seek(0)
-    with pytest.raises(framepath.Error):
-        framepath.open(__file__)
+    for host, where in [("inline", ""), ("process", "in the worker: ")]:
+        with pytest.raises(framepath.Error) as raised:
+            framepath.open(__file__, host=host)
+        assert str(raised.value) == f"file {__file__}: {where}cannot open: Invalid data found when processing input"
+        with pytest.raises(FileNotFoundError, match="^file /no/such/file: cannot open: No such file or directory"):
+            framepath.open("/no/such/file", host=host)
