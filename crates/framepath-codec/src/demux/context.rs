@@ -307,11 +307,8 @@ unsafe fn declared_duration(
     if method == ff::AVDurationEstimationMethod::AVFMT_DURATION_FROM_BITRATE as u32 {
         return None;
     }
-    let microseconds = if of_stream > 0 {
-        base.rescale(of_stream, Rational::new(1, ff::AV_TIME_BASE as i32))?
-    } else {
-        of_file
-    };
+    let microseconds =
+        if of_stream > 0 { base.rescale(of_stream, Rational::new(1, ff::AV_TIME_BASE))? } else { of_file };
     u64::try_from(microseconds).ok().filter(|duration| *duration > 0).map(Duration::from_micros)
 }
 
