@@ -31,21 +31,23 @@ impl PyPath {
     }
 
     /// Changes the pipeline by `change`, and notes the part's text.
-    fn change(
-        &self,
-        py: Python<'_>,
-        part: &str,
-        change: impl FnOnce(Pipeline) -> Result<Pipeline, RunError> + Send + 'static,
-    ) -> PyResult<()> {
-        let pipeline = self.take()?;
-        let changed = interruptible(py, &Stop::new(), OPENING, || change(pipeline))?;
-        let changed = changed.map_err(|error| exception(py, &error))?;
+    fn change(&self, part: &str, change: impl FnOnce(Pipeline) -> PyResult<Pipeline>) -> PyResult<()> {
+        let changed = change(self.take()?)?;
         *self.pipeline.lock().unwrap_or_else(PoisonError::into_inner) = Some(changed);
         let mut text = self.text.lock().unwrap_or_else(PoisonError::into_inner);
         text.push_str(" ! ");
         text.push_str(part);
         Ok(())
     }
+}
+
+/// Calls a function that opens files or starts processes, and may wait for either; Ctrl-C and `stop` end the wait.
+fn opened<T: Send + 'static>(
+    py: Python<'_>,
+    stop: Stop,
+    open: impl FnOnce() -> Result<T, RunError> + Send + 'static,
+) -> PyResult<T> {
+    interruptible(py, &stop, OPENING, open)?.map_err(|error| exception(py, &error))
 }
 
 fn check_callable(function: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -68,8 +70,7 @@ impl PyPath {
     #[new]
     fn new(py: Python<'_>, text: &str) -> PyResult<PyPath> {
         let parsed = text.to_owned();
-        let pipeline = interruptible(py, &Stop::new(), OPENING, move || Pipeline::parse(&parsed))?;
-        let pipeline = pipeline.map_err(|error| exception(py, &error))?;
+        let pipeline = opened(py, Stop::new(), move || Pipeline::parse(&parsed))?;
         Ok(PyPath {
             pipeline: Mutex::new(Some(pipeline)),
             text: Mutex::new(text.to_owned()),
@@ -80,32 +81,27 @@ impl PyPath {
     /// Adds hops of path text behind the last hop.
     fn append(slf: Py<Self>, py: Python<'_>, text: &str) -> PyResult<Py<Self>> {
         let added = text.to_owned();
-        slf.get().change(py, text, move |pipeline| pipeline.append(&added))?;
+        slf.get().change(text, |pipeline| opened(py, Stop::new(), move || pipeline.append(&added)))?;
         Ok(slf)
     }
 
     /// Adds a function that gets each frame, and returns it, the planes of a new one, or `None` to drop it.
     #[pyo3(signature = (function, *, format=None))]
-    fn stage(
-        slf: Py<Self>,
-        py: Python<'_>,
-        function: Bound<'_, PyAny>,
-        format: Option<&str>,
-    ) -> PyResult<Py<Self>> {
+    fn stage(slf: Py<Self>, function: Bound<'_, PyAny>, format: Option<&str>) -> PyResult<Py<Self>> {
         check_callable(&function)?;
         let format = format.map(pixel_format).transpose()?;
         let function = Function::stage(function.unbind(), format, &slf.get().kept);
         let text = format
             .map_or("python".to_owned(), |format| format!("python format={}", format.name().to_lowercase()));
-        slf.get().change(py, &text, move |pipeline| Ok(pipeline.stage(function)))?;
+        slf.get().change(&text, |pipeline| Ok(pipeline.stage(function)))?;
         Ok(slf)
     }
 
     /// Ends the path in a function that gets each frame, and may return `False` to end the run.
-    fn sink(slf: Py<Self>, py: Python<'_>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
+    fn sink(slf: Py<Self>, function: Bound<'_, PyAny>) -> PyResult<Py<Self>> {
         check_callable(&function)?;
         let function = Function::sink(function.unbind(), &slf.get().kept);
-        slf.get().change(py, "python", move |pipeline| Ok(pipeline.sink(function)))?;
+        slf.get().change("python", |pipeline| Ok(pipeline.sink(function)))?;
         Ok(slf)
     }
 
@@ -114,9 +110,7 @@ impl PyPath {
     fn frames(&self, py: Python<'_>, ledger: &str) -> PyResult<PyFrames> {
         let options = Options { level: level(ledger)?, ..Options::default() };
         let pipeline = self.take()?;
-        let stop = options.stop.clone();
-        let frames = interruptible(py, &stop, OPENING, move || pipeline.frames_with(options))?;
-        let frames = frames.map_err(|error| exception(py, &error))?;
+        let frames = opened(py, options.stop.clone(), move || pipeline.frames_with(options))?;
         Ok(PyFrames::new(frames, &self.kept))
     }
 
