@@ -342,11 +342,7 @@ impl FramepathDecImp {
             decoder.set_latency(self.frame_duration() * delay, None);
         }
         let number = frame.meta().seq;
-        let fields = {
-            let mut state = self.lock();
-            state.fields = state.fields.with(frame.meta().field_order);
-            state.fields
-        };
+        let fields = self.lock().fields.add(frame.meta().field_order);
         let info = video_info(frame.layout(), fields, None).map_err(|text| self.failed(&text))?;
         self.negotiate(&info)?;
         let Some(mut codec_frame) = decoder.frame(number as i32) else {

@@ -17,13 +17,14 @@ pub(crate) enum StreamFields {
 }
 
 impl StreamFields {
-    /// Adds a frame.
-    pub(crate) fn with(self, order: FieldOrder) -> StreamFields {
-        match self {
+    /// Adds a frame, and returns the fields of the stream with it.
+    pub(crate) fn add(&mut self, order: FieldOrder) -> StreamFields {
+        *self = match *self {
             StreamFields::Unknown => StreamFields::Always(order),
-            StreamFields::Always(before) if before == order => self,
+            StreamFields::Always(before) if before == order => *self,
             StreamFields::Always(_) | StreamFields::Mixed => StreamFields::Mixed,
-        }
+        };
+        *self
     }
 
     pub(crate) fn mode(self) -> VideoInterlaceMode {
@@ -82,7 +83,10 @@ mod tests {
             (&[Progressive, TopFirst, TopFirst], VideoInterlaceMode::Mixed, VideoFieldOrder::Unknown),
         ];
         for (orders, mode, order) in cases {
-            let fields = orders.iter().fold(StreamFields::default(), |fields, order| fields.with(*order));
+            let mut fields = StreamFields::default();
+            for order in orders {
+                fields.add(*order);
+            }
             assert_eq!((fields.mode(), fields.order()), (mode, order), "{orders:?}");
         }
     }

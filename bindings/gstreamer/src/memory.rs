@@ -70,8 +70,6 @@ fn shared(
     parts: Vec<(usize, usize)>,
 ) -> Result<gst::Buffer, gst::FlowError> {
     let layout = *frame.layout();
-    // Both enumerations have the same values for the flags of fields.
-    let flags = VideoFrameFlags::from_bits_truncate(buffer_flags(frame.meta().field_order).bits());
     let planes = layout.planes();
     // Offsets of GStreamer count the parts as if they were one behind the other.
     let first = parts[0].0;
@@ -88,7 +86,8 @@ fn shared(
         writable.append_memory(gst::Memory::from_slice(Part { _frame: frame.clone(), first, bytes }));
     }
     let (format, width, height) = (info.format(), layout.width, layout.height);
-    VideoMeta::add_full(writable, flags, format, width, height, &offsets, &strides)
+    // The fields are in the buffer's flags, as other decoders have them.
+    VideoMeta::add_full(writable, VideoFrameFlags::empty(), format, width, height, &offsets, &strides)
         .map_err(|_| gst::FlowError::Error)?;
     Ok(buffer)
 }

@@ -282,11 +282,7 @@ impl FramepathSrcImp {
     }
 
     fn video_info(&self, frame: &Frame, stream: Option<StreamInfo>) -> Result<VideoInfo, String> {
-        let fields = {
-            let mut state = self.lock();
-            state.fields = state.fields.with(frame.meta().field_order);
-            state.fields
-        };
+        let fields = self.lock().fields.add(frame.meta().field_order);
         video_info(frame.layout(), fields, stream)
     }
 
