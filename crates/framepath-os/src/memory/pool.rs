@@ -530,22 +530,24 @@ impl Pool {
         // The slot that was returned last is the likeliest to be in a cache, and an unused slot costs page faults, too. For a picture,
         // both cost far more than the atomic swap that collects the returned slots; for a few bytes, the swap costs more.
         if self.inner().slot_bytes <= SMALL_SLOT {
-            match self.free.pop() {
-                None if self.fresh < self.slots() => return Some(self.take_fresh()),
-                None => {}
-                slot => return slot,
+            if let Some(slot) = self.take_collected() {
+                return Some(slot);
             }
         }
         self.refill();
-        match self.free.pop() {
-            None if self.fresh < self.slots() => Some(self.take_fresh()),
-            slot => slot,
-        }
+        self.take_collected()
     }
 
-    fn take_fresh(&mut self) -> u32 {
-        self.fresh += 1;
-        self.fresh - 1
+    /// Takes the slot that was collected last, or else one that was never used.
+    #[inline]
+    fn take_collected(&mut self) -> Option<u32> {
+        match self.free.pop() {
+            None if self.fresh < self.slots() => {
+                self.fresh += 1;
+                Some(self.fresh - 1)
+            }
+            slot => slot,
+        }
     }
 
     fn refill(&mut self) {

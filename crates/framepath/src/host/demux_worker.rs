@@ -19,7 +19,7 @@ use framepath_os::process::crash;
 use super::HostError;
 use super::fault::InjectedFaults;
 use super::message_io::send;
-use super::remote_demuxer::MOST_TRACK_BYTES;
+use super::remote_demuxer::{MOST_TRACK_BYTES, nanoseconds};
 use super::tally::Tally;
 
 type Refusal = Box<dyn std::error::Error>;
@@ -161,8 +161,7 @@ impl DemuxedFile {
         let pool = (track.len() <= MOST_TRACK_BYTES).then(|| PacketPool::new(area.clone(), &track));
         let pool = pool.flatten().ok_or(too_long)?;
         let info = demuxer.info();
-        let duration_ns =
-            info.duration.map_or(0, |duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+        let duration_ns = info.duration.map_or(0, nanoseconds);
         let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: info.stream, duration_ns };
         let (completions, submissions) = (completions(&area).0, submissions(&area).1);
         let loops_left = demux.loops - 1;

@@ -357,12 +357,13 @@ fn send_network(
     send(socket, &Message::DemuxNetwork(demux), Some(area.fd()))
 }
 
-fn nanoseconds(time: Duration) -> u64 {
+/// Returns a time in nanoseconds, as messages have it; `u64::MAX` if it is longer.
+pub(super) fn nanoseconds(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Waits until the worker has the input open. Returns the size of the track's description in bytes,
-/// and the stream.
+/// the stream, and the duration that its container declares.
 ///
 /// # Errors
 /// The worker refused the input, ended, exceeded a limit or broke the rules; this process could not read the
