@@ -50,6 +50,8 @@ impl KeptLedger {
             Cause::Device,
             Cause::Network,
             Cause::Preempted,
+            Cause::Throttled,
+            Cause::Stopped,
             Cause::Stolen,
             Cause::Compute,
             Cause::Copy,

@@ -214,6 +214,10 @@ pub struct CausesUs {
     /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU;
     /// `None` if not known.
     pub preempted: Option<f64>,
+    /// Time in which a thread could run, but its cgroup had used up its CPU quota; `None` if not known.
+    pub throttled: Option<f64>,
+    /// Time in which a thread was stopped: by a signal, a debugger or the freezer; `None` if not known.
+    pub stopped: Option<f64>,
     /// Time in which a thread was on a CPU that served interrupts or that the host had taken away; `None` if not known.
     pub stolen: Option<f64>,
     /// Time of known waits, such as for a free buffer or for I/O; `None` if not known.
@@ -235,7 +239,7 @@ pub struct CausesUs {
 impl CausesUs {
     /// Returns the names and figures of all causes, in the order of every table, microseconds; `None`
     /// for a cause that is not known.
-    pub fn named(&self) -> [(&'static str, Option<f64>); 13] {
+    pub fn named(&self) -> [(&'static str, Option<f64>); 15] {
         [
             ("compute", self.compute),
             ("copy", self.copy),
@@ -243,6 +247,8 @@ impl CausesUs {
             ("held", self.held),
             ("wakeup", self.wakeup),
             ("preempted", self.preempted),
+            ("throttled", self.throttled),
+            ("stopped", self.stopped),
             ("stolen", self.stolen),
             ("blocked", self.blocked),
             ("paced", self.paced),

@@ -17,7 +17,7 @@ use crate::sent_frame::SentFrame;
 
 /// Attribute in the session description of an end that exchanges its ledger, with the version of the messages. It stands for two data channels whose numbers both ends
 /// know, without a media description (`m=application`), which some servers refuse together with the whole offer.
-pub(crate) const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:3";
+pub(crate) const LEDGER_ATTRIBUTE: &str = "a=framepath-ledger:4";
 /// Maximum number of frames of which only the rows or only the departure are known, and of frames that wait for the clock.
 const MOST_WAITING: usize = 512;
 /// Maximum number of rows of the frames that wait for the clock, about 1 MB. A viewer can leave all pings unanswered.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages, also in [`LEDGER_ATTRIBUTE`](crate::ledger_channel::LEDGER_ATTRIBUTE). Ends with another version do not
 /// exchange their ledgers.
-pub(crate) const VERSION: u8 = 3;
+pub(crate) const VERSION: u8 = 4;
 /// Maximum size of a message, bytes.
 pub(crate) const LARGEST_MESSAGE: usize = 16 << 10;
 /// Maximum number of hops of a path, and of threads.
@@ -179,6 +179,8 @@ fn checked_row(row: Row) -> Option<Row> {
         row.device_ns,
         row.compute_ns,
         row.preempted_ns,
+        row.throttled_ns,
+        row.stopped_ns,
         row.stolen_ns,
     ];
     let counts = [row.copied_bytes, row.cycles, row.instructions, row.cache_misses];

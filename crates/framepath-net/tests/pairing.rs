@@ -165,7 +165,7 @@ fn an_answer_that_was_changed_on_the_way_is_refused() {
     let changes: [(&str, &str); 4] = [
         ("a=extmap:6 ", "a=extmap:7 "),
         ("a=mid:", "a=candidate:1 1 udp 1 192.0.2.1 9 typ host\r\na=mid:"),
-        ("a=framepath-ledger:3\r\n", ""),
+        ("a=framepath-ledger:4\r\n", ""),
         ("\u{0}", "\u{0}"),
     ];
     for (part, changed) in changes {

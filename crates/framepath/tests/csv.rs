@@ -90,6 +90,6 @@ fn csv_holds_several_runs_and_any_name() {
     assert_eq!(text.lines().filter(|line| line.starts_with("path,")).count(), 1);
     assert_eq!(text.lines().filter(|line| line.starts_with("one,")).count(), 9);
     assert_eq!(text.lines().filter(|line| line.starts_with("\"a \"\"b\"\", c\",")).count(), 9);
-    assert!(text.lines().all(|line| cells(line).len() == 37));
+    assert!(text.lines().all(|line| cells(line).len() == 39));
     assert_eq!(text.matches("\"threshold level=9 roi=1,1,2,2\"").count(), 6);
 }

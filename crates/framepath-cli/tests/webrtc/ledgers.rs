@@ -18,7 +18,7 @@ const INJECTED_NS: u64 = 20_000_000;
 const DAY_S: u64 = 86_400;
 
 /// Columns of the causes of a row's time. Together they are the time from entry to end, without what is unexplained.
-const CAUSES: [&str; 12] = [
+const CAUSES: [&str; 14] = [
     "copy_ns",
     "queue_ns",
     "wakeup_ns",
@@ -29,6 +29,8 @@ const CAUSES: [&str; 12] = [
     "held_ns",
     "pool_ns",
     "paced_ns",
+    "throttled_ns",
+    "stopped_ns",
     "stolen_ns",
     "network_ns",
 ];

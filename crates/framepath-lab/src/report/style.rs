@@ -12,6 +12,7 @@ pub const SHEET: &str = r#"
 --purple:#a8487f;--grey:#6e7681;
 --compute:#0067a5;--compute-ink:#fff;--copy:#e69f00;--copy-ink:#1a1e23;--queue:#00845f;--queue-ink:#fff;
 --wakeup:#7cc3ee;--wakeup-ink:#1a1e23;--preempted:#c54a00;--preempted-ink:#fff;
+--throttled:#9a2fe0;--throttled-ink:#fff;--stopped:#e0115f;--stopped-ink:#fff;--stolen:#8a5a2b;--stolen-ink:#fff;
 --blocked:#d18ab3;--blocked-ink:#1a1e23;--device:#e8dc3c;--device-ink:#1a1e23;
 --network:#6d4c33;--network-ink:#fff;--held:#b9d7a8;--held-ink:#1a1e23;--pool:#5b4a9c;--pool-ink:#fff;
 --paced:#d9d2c3;--paced-ink:#1a1e23;--unexplained:#9aa1aa;--unexplained-ink:#1a1e23}
@@ -21,6 +22,7 @@ pub const SHEET: &str = r#"
 --purple:#df8fbd;--grey:#9aa3ae;
 --compute:#4ba8e8;--compute-ink:#14171a;--copy:#f0b440;--copy-ink:#14171a;--queue:#2dc49a;--queue-ink:#14171a;
 --wakeup:#bfe3fa;--wakeup-ink:#14171a;--preempted:#ff7f41;--preempted-ink:#14171a;
+--throttled:#cf93ff;--throttled-ink:#14171a;--stopped:#ff6f9c;--stopped-ink:#14171a;--stolen:#d6a878;--stolen-ink:#14171a;
 --blocked:#df8fbd;--blocked-ink:#14171a;--device:#f0e55a;--device-ink:#14171a;
 --network:#b98d6a;--network-ink:#14171a;--held:#cfe8c0;--held-ink:#14171a;--pool:#a594ec;--pool-ink:#14171a;
 --paced:#5c5648;--paced-ink:#e8eaed;--unexplained:#7d8690;--unexplained-ink:#14171a}}
@@ -62,9 +64,11 @@ svg .piece{stroke:var(--ground);stroke-width:1}
 .orange{--c:var(--orange)}.purple{--c:var(--purple)}.grey{--c:var(--grey)}
 svg .k-compute{fill:var(--compute)}svg .k-copy{fill:var(--copy)}svg .k-queue{fill:var(--queue)}
 svg .k-wakeup{fill:var(--wakeup)}svg .k-preempted{fill:var(--preempted)}svg .k-blocked{fill:var(--blocked)}
+svg .k-throttled{fill:var(--throttled)}svg .k-stopped{fill:var(--stopped)}svg .k-stolen{fill:var(--stolen)}
 svg .k-device{fill:var(--device)}svg .k-network{fill:var(--network)}svg .k-held{fill:var(--held)}svg .k-pool{fill:var(--pool)}svg .k-paced{fill:var(--paced)}svg .k-unexplained{fill:var(--unexplained)}
 svg .i-compute{fill:var(--compute-ink)}svg .i-copy{fill:var(--copy-ink)}svg .i-queue{fill:var(--queue-ink)}
 svg .i-wakeup{fill:var(--wakeup-ink)}svg .i-preempted{fill:var(--preempted-ink)}svg .i-blocked{fill:var(--blocked-ink)}
+svg .i-throttled{fill:var(--throttled-ink)}svg .i-stopped{fill:var(--stopped-ink)}svg .i-stolen{fill:var(--stolen-ink)}
 svg .i-device{fill:var(--device-ink)}svg .i-network{fill:var(--network-ink)}svg .i-held{fill:var(--held-ink)}svg .i-pool{fill:var(--pool-ink)}svg .i-paced{fill:var(--paced-ink)}svg .i-unexplained{fill:var(--unexplained-ink)}
 .scroll{overflow-x:auto}
 table{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;margin:6px 0}

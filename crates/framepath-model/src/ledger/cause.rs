@@ -20,6 +20,12 @@ pub enum Cause {
     Wakeup,
     /// Time in which a stage's thread, or a decoder's frame thread, could run but had no CPU.
     Preempted,
+    /// Time in which a thread could run, but its cgroup had used up its CPU quota. Known only for programs that are
+    /// observed from outside.
+    Throttled,
+    /// Time in which a thread was stopped: by a signal, a debugger or the freezer. Known only for programs that are
+    /// observed from outside.
+    Stopped,
     /// Time in which a thread was on a CPU and did not run, because the CPU served interrupts, or the host of a virtual
     /// machine ran something else on it. Known only for programs that are observed from outside.
     Stolen,
@@ -41,13 +47,15 @@ pub enum Cause {
 }
 
 /// All causes, in the order of every table.
-pub const CAUSES: [Cause; 13] = [
+pub const CAUSES: [Cause; 15] = [
     Cause::Compute,
     Cause::Copy,
     Cause::Queue,
     Cause::Held,
     Cause::Wakeup,
     Cause::Preempted,
+    Cause::Throttled,
+    Cause::Stopped,
     Cause::Stolen,
     Cause::Blocked,
     Cause::Paced,
@@ -67,6 +75,8 @@ impl Cause {
             Cause::Held => "held",
             Cause::Wakeup => "wakeup",
             Cause::Preempted => "preempted",
+            Cause::Throttled => "throttled",
+            Cause::Stopped => "stopped",
             Cause::Stolen => "stolen",
             Cause::Blocked => "blocked",
             Cause::Paced => "paced",
@@ -86,6 +96,10 @@ impl Cause {
             Cause::Held => "measured: end of the decoding, stamp of the output",
             Cause::Wakeup => "measured: hand-off stamps, consumer idle",
             Cause::Preempted => "measured: the kernel's switch records or run delay",
+            Cause::Throttled => "not measured: part of `preempted`",
+            Cause::Stopped => {
+                "not measured: part of `blocked`, or of `unexplained` without the kernel's switch records"
+            }
             Cause::Stolen => "not measured: the CPU clocks leave it out, so it is in `unexplained`",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Paced => "measured: stamps around the timer",
@@ -112,6 +126,10 @@ impl Cause {
             Cause::Held => "measured: from the call that gave the frame to the one that got it back",
             Cause::Wakeup => "measured: the scheduler's wake-ups and switch records",
             Cause::Preempted => "measured: the kernel's switch records",
+            Cause::Throttled => {
+                "measured: the kernel's switch records, and the mark of the CPU quota in the thread"
+            }
+            Cause::Stopped => "measured: the kernel's switch records, and the state of the thread",
             Cause::Stolen => {
                 "measured: time on a CPU less the thread's CPU clock, spread over each of its runs"
             }

@@ -90,6 +90,10 @@ pub struct Row {
     /// Time in which the hop's thread or worker, or a decoder's frame thread, could run but had no
     /// CPU; 0 below level `full`.
     pub preempted_ns: u64,
+    /// Time in which a thread could run, but its cgroup had used up its CPU quota; 0 if there was none or it is not known.
+    pub throttled_ns: u64,
+    /// Time in which a thread was stopped: by a signal, a debugger or the freezer; 0 if there was none or it is not known.
+    pub stopped_ns: u64,
     /// Time in which a thread was on a CPU that served interrupts or that the host had taken away; 0 if there was none or
     /// it is not known.
     pub stolen_ns: u64,
@@ -148,7 +152,14 @@ impl Row {
         let leave_ns = ns.min(self.leave_ns).max(self.enter_ns);
         let left_out_ns = self.leave_ns - leave_ns;
         take_from(
-            [&mut self.paced_ns, &mut self.preempted_ns, &mut self.compute_ns, &mut self.blocked_ns],
+            [
+                &mut self.paced_ns,
+                &mut self.preempted_ns,
+                &mut self.throttled_ns,
+                &mut self.stopped_ns,
+                &mut self.compute_ns,
+                &mut self.blocked_ns,
+            ],
             left_out_ns,
         );
         self.leave_ns = leave_ns;
@@ -156,8 +167,8 @@ impl Row {
 
     /// Returns the hop's time by cause, nanoseconds; `None` for a cause that is not known. Copy (of
     /// [`flag::TRACED`] rows only with [`flag::SAMPLED`]), queue, wakeup and blocked are always known. Compute and preempted are known only if the row
-    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Stolen, held,
-    /// paced, device, network and pool are known only if they are not 0.
+    /// has the thread's counters ([`flag::COUNTED`]), unexplained also for a link. Throttled,
+    /// stopped, stolen, held, paced, device, network and pool are known only if they are not 0.
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         if !self.has(flag::TRACED) || self.has(flag::SAMPLED) {
@@ -166,6 +177,12 @@ impl Row {
         causes[Cause::Queue] = Some(self.queue_ns as f64);
         causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);
+        if self.throttled_ns > 0 {
+            causes[Cause::Throttled] = Some(self.throttled_ns as f64);
+        }
+        if self.stopped_ns > 0 {
+            causes[Cause::Stopped] = Some(self.stopped_ns as f64);
+        }
         if self.stolen_ns > 0 {
             causes[Cause::Stolen] = Some(self.stolen_ns as f64);
         }
@@ -216,7 +233,9 @@ mod tests {
             queue_ns: 5,
             wakeup_ns: 20,
             compute_ns: 50,
-            preempted_ns: 5,
+            preempted_ns: 2,
+            throttled_ns: 2,
+            stopped_ns: 1,
             ..Row::default()
         };
         let mut later = row;
@@ -224,7 +243,10 @@ mod tests {
         assert_eq!(later, Row { enter_ns: 115, blocked_ns: 0, queue_ns: 0, wakeup_ns: 15, ..row });
         let mut earlier = row;
         earlier.end_at(180);
-        assert_eq!(earlier, Row { leave_ns: 180, preempted_ns: 0, compute_ns: 35, ..row });
+        assert_eq!(
+            earlier,
+            Row { leave_ns: 180, preempted_ns: 0, throttled_ns: 0, stopped_ns: 0, compute_ns: 35, ..row }
+        );
         for ns in [0, 1000] {
             let (mut begun, mut ended) = (row, row);
             begun.begin_at(ns);

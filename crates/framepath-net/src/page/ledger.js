@@ -6,7 +6,8 @@ import { LAST } from "./messages.js";
 /** Causes in the order of every table, each with the fields of a row that have its time. */
 export const CAUSES = [
   ["compute", "compute_ns"], ["copy", "copy_ns"], ["queue", "queue_ns"], ["held", "held_ns"], ["wakeup", "wakeup_ns"],
-  ["preempted", "preempted_ns"], ["stolen", "stolen_ns"], ["blocked", "blocked_ns"], ["paced", "paced_ns"],
+  ["preempted", "preempted_ns"], ["throttled", "throttled_ns"], ["stopped", "stopped_ns"], ["stolen", "stolen_ns"],
+  ["blocked", "blocked_ns"], ["paced", "paced_ns"],
   ["device", "device_ns"], ["network", "network_ns"], ["pool", "pool_ns"], ["unexplained", null],
 ];
 /** Number of frames that are kept: those of the chart, and those of which one end's rows are missing. */

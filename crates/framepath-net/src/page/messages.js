@@ -2,14 +2,14 @@
 // Messages of the ledger's data channels, in the form of postcard (ledger_message.rs).
 
 /** Version of the messages. */
-export const VERSION = 3;
+export const VERSION = 4;
 
 /** Fields of a row, in their order on the wire. */
 export const ROW_FIELDS = [
   "seq", "birth_ns", "enter_ns", "leave_ns", "copied_bytes", "copy_ns", "blocked_ns", "queue_ns", "paced_ns",
   "held_ns", "held_depth_ns", "pool_ns", "wakeup_ns", "network_ns", "device_ns", "device_queue_ns", "device_run_ns",
-  "compute_ns", "preempted_ns", "stolen_ns", "cycles", "instructions", "cache_misses", "voluntary_switches",
-  "involuntary_switches", "minor_faults", "flags", "hop", "thread",
+  "compute_ns", "preempted_ns", "throttled_ns", "stopped_ns", "stolen_ns", "cycles", "instructions", "cache_misses",
+  "voluntary_switches", "involuntary_switches", "minor_faults", "flags", "hop", "thread",
 ];
 /** Bit of a row's flags: the frame's way ends here. */
 export const LAST = 1;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as CSV: one line per row, stable column names. A cell that was
 //! not measured is empty; so is a time of 0 in the columns `device_ns`, `held_ns`,
-//! `pool_ns`, `paced_ns`, `held_depth_ns`, `stolen_ns` and `network_ns`, and so are `device_queue_ns` and
-//! `device_run_ns` if both are 0.
+//! `pool_ns`, `paced_ns`, `held_depth_ns`, `stolen_ns`, `network_ns`, `throttled_ns` and `stopped_ns`, and so
+//! are `device_queue_ns` and `device_run_ns` if both are 0. New columns are the last ones.
 
 use std::io::{self, Write};
 
@@ -14,7 +14,8 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
                       device_ns,device_queue_ns,device_run_ns,held_ns,pool_ns,paced_ns,\
-                      held_depth_ns,stolen_ns,drop_reason,network_ns,clock_error_ns,viewer";
+                      held_depth_ns,stolen_ns,drop_reason,network_ns,clock_error_ns,viewer,\
+                      throttled_ns,stopped_ns";
 
 /// Writes a line of column names, and one line for each row of `report`. The column `path` has the path text.
 ///
@@ -96,9 +97,11 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     write!(to, "{},", if row.has(flag::CONGESTED) { "congestion" } else { "" })?;
     cell(to, (row.network_ns > 0).then_some(row.network_ns))?;
     cell(to, report.clock_of(row).map(|remote| remote.error_ns))?;
-    match report.remote_of(row.hop).map(|remote| remote.viewer) {
-        None | Some(0) => writeln!(to),
-        Some(viewer) => writeln!(to, "{viewer}"),
+    cell(to, report.remote_of(row.hop).map(|remote| remote.viewer).filter(|viewer| *viewer != 0))?;
+    cell(to, (row.throttled_ns > 0).then_some(row.throttled_ns))?;
+    match row.stopped_ns {
+        0 => writeln!(to),
+        ns => writeln!(to, "{ns}"),
     }
 }
 

@@ -188,6 +188,8 @@ pub fn causes_us(causes: &Causes) -> CausesUs {
         held: us(Cause::Held),
         wakeup: us(Cause::Wakeup),
         preempted: us(Cause::Preempted),
+        throttled: us(Cause::Throttled),
+        stopped: us(Cause::Stopped),
         stolen: us(Cause::Stolen),
         blocked: us(Cause::Blocked),
         paced: us(Cause::Paced),

@@ -340,7 +340,14 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
         if figure.is_none()
             && matches!(
                 cause,
-                Cause::Stolen | Cause::Held | Cause::Paced | Cause::Device | Cause::Network | Cause::Pool
+                Cause::Throttled
+                    | Cause::Stopped
+                    | Cause::Stolen
+                    | Cause::Held
+                    | Cause::Paced
+                    | Cause::Device
+                    | Cause::Network
+                    | Cause::Pool
             )
         {
             continue;

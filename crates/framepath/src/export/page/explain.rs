@@ -82,6 +82,8 @@ fn spent(report: &Report, at: usize, cause: Cause, depth_ns: f64) -> String {
         Cause::Held => format!("{name} kept it for the presentation order"),
         Cause::Wakeup => format!("passed until a thread of {name} ran"),
         Cause::Preempted => format!("{name} waited for a CPU that others used"),
+        Cause::Throttled => format!("{name} could run, but its cgroup had used up its CPU quota"),
+        Cause::Stopped => format!("{name} was stopped by a signal, a debugger or the freezer"),
         Cause::Stolen => format!("{name} had a CPU that interrupts or the host used"),
         Cause::Blocked => {
             format!("{name} was blocked: it waited for data, a buffer, a lock or a reference picture")

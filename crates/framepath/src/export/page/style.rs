@@ -6,7 +6,7 @@
 pub(super) const SHEET: &str = "
 :root{color-scheme:light dark;--ground:#fff;--ink:#1a1e23;--soft:#57606b;--rule:#c5cad1;--line:#1a1e23;
 --compute:#0067a5;--copy:#e69f00;--queue:#00845f;--held:#b9d7a8;--wakeup:#7cc3ee;--preempted:#c54a00;
---stolen:#8a5a2b;--blocked:#d18ab3;--paced:#d9d2c3;--device:#e8dc3c;--network:#6d4c33;--pool:#5b4a9c;--unexplained:#9aa1aa}
+--throttled:#9a2fe0;--stopped:#e0115f;--stolen:#8a5a2b;--blocked:#d18ab3;--paced:#d9d2c3;--device:#e8dc3c;--network:#6d4c33;--pool:#5b4a9c;--unexplained:#9aa1aa}
 @media (prefers-color-scheme:dark){:root{--ground:#14171a;--ink:#e8eaed;--soft:#a3acb7;--rule:#454d56;--line:#e8eaed}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--ground);color:var(--ink);
@@ -44,6 +44,8 @@ th{font-weight:600;text-align:left;white-space:nowrap}
 .c-held{background:var(--held);fill:var(--held);color:#1a1e23}
 .c-wakeup{background:var(--wakeup);fill:var(--wakeup);color:#1a1e23}
 .c-preempted{background:var(--preempted);fill:var(--preempted);color:#fff}
+.c-throttled{background:var(--throttled);fill:var(--throttled);color:#fff}
+.c-stopped{background:var(--stopped);fill:var(--stopped);color:#fff}
 .c-stolen{background:var(--stolen);fill:var(--stolen);color:#fff}
 .c-blocked{background:var(--blocked);fill:var(--blocked);color:#1a1e23}
 .c-paced{background:var(--paced);fill:var(--paced);color:#1a1e23}

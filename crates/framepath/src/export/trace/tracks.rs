@@ -98,6 +98,8 @@ pub(super) fn arguments(row: &Row) -> Value {
         "blocked_us": row.blocked_ns as f64 / 1e3,
     });
     for (name, ns) in [
+        ("throttled_us", row.throttled_ns),
+        ("stopped_us", row.stopped_ns),
         ("stolen_us", row.stolen_ns),
         ("held_us", row.held_ns),
         ("held_depth_us", row.held_depth_ns),
