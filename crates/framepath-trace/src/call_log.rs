@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Collection of a recording's calls, waits and wake-ups, and the care for the processes that stop for it.
+//! Collection of a recording's calls, waits and wake-ups.
 
 use std::collections::{HashMap, HashSet};
+use std::ffi::OsStr;
 use std::io;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use framepath_os::time::now_ns;
+use serde::Serialize;
 
 use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
@@ -14,20 +18,18 @@ use crate::device_calls::DeviceCall;
 use crate::device_frames::DeviceFrames;
 use crate::frame_ledger::{StreamLedger, ledgers};
 use crate::identify::identify;
+use crate::library::{self, MappedFile};
 use crate::mark::{Mark, forget_marks};
 use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
-use crate::probes::{self, ProbeCount, ProbeEvent, Probes, SwitchOut};
+use crate::probes::{ProbeCount, ProbeEvent, Probes, SwitchOut};
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
-
-/// Time that a new process gets to execute a program, nanoseconds.
-const FORKED_NS: u64 = 5_000_000;
 
 /// Calls of a recording.
 #[derive(Debug)]
@@ -39,13 +41,41 @@ pub(crate) struct CallLog {
     devices: Vec<DeviceCall>,
     switches: Vec<SwitchOut>,
     wake_ups: Vec<WakeUp>,
-    count: ProbeCount,
-    /// Processes that traced ones have started, with the time of the start, CLOCK_MONOTONIC nanoseconds.
-    forked: Vec<(u32, u64)>,
+    /// Numbers of the devices and inodes of the files that were given to [`CallLog::attach`].
+    mapped: HashSet<[u64; 3]>,
+    /// Files that got their probes behind the mapping.
+    late: Vec<LateProbes>,
+    /// Why files got no probes.
+    unprobed: Vec<String>,
     /// Thread that existed before the recording, and its CPU clock then, nanoseconds.
     pub(crate) first_clock: Option<(i32, u64)>,
     /// Stages that are shown.
     pub(crate) limits: StageLimits,
+}
+
+/// Part of a file with code that a process has mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileMapping {
+    pub(crate) process: i32,
+    /// Time of the mapping, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) at_ns: u64,
+    /// Addresses in the process.
+    pub(crate) range: Range<u64>,
+    /// Numbers of the file's device and inode.
+    pub(crate) file: [u64; 3],
+    /// Path of the file, as the process sees it.
+    pub(crate) path: PathBuf,
+}
+
+/// File that got its probes when a process had already mapped it: earlier calls are not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct LateProbes {
+    /// Name of the file.
+    pub file: String,
+    /// Id of the process.
+    pub process: i32,
+    /// Time from the mapping to the probes, nanoseconds.
+    pub late_ns: u64,
 }
 
 /// Origin of the events.
@@ -73,6 +103,10 @@ pub(crate) struct CallFindings {
     pub(crate) clocks: HashMap<i32, u64>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
+    /// Files that got their probes behind the mapping.
+    pub(crate) late: Vec<LateProbes>,
+    /// Why programs and libraries got no probes.
+    pub(crate) unprobed: Vec<String>,
 }
 
 impl CallLog {
@@ -84,24 +118,36 @@ impl CallLog {
         Ok(CallLog::of(Source::Probes(Box::new(Probes::new()?))))
     }
 
-    /// Begins with `process`, a child that has not executed its program.
+    /// Begins with `process`, a child that has not executed the program in the file `program`. `folders` is its LD_LIBRARY_PATH.
     ///
     /// # Errors
-    /// As for [`Probes::trace`].
-    pub(crate) fn begin(&mut self, process: u32) -> io::Result<()> {
-        match &self.source {
-            Source::Probes(probes) => probes.trace(process),
-            Source::Library(_) => Ok(()),
-        }
+    /// As for [`Probes::trace`] and [`Probes::attach`].
+    pub(crate) fn begin(
+        &mut self,
+        process: u32,
+        program: Option<&Path>,
+        folders: Option<&OsStr>,
+    ) -> io::Result<()> {
+        let Source::Probes(probes) = &mut self.source else { return Ok(()) };
+        probes.attach_known(program, folders)?;
+        probes.trace(process)
     }
 
     /// Begins with the running process `process`.
     ///
     /// # Errors
-    /// As for [`Probes::trace`] and [`Probes::attach`].
+    /// The process has ended, or is another user's; as for [`Probes::trace`] and [`Probes::attach`].
     pub(crate) fn attached(mut self, process: u32) -> io::Result<CallLog> {
-        self.begin(process)?;
-        self.attach(process)?;
+        let Source::Probes(probes) = &mut self.source else { return Ok(self) };
+        for file in library::mapped(process)? {
+            probes.attach(&file)?;
+        }
+        probes.attach_known(None, None)?;
+        probes.trace(process)?;
+        // What it has mapped meanwhile.
+        for file in library::mapped(process)? {
+            probes.attach(&file)?;
+        }
         Ok(self)
     }
 
@@ -111,7 +157,6 @@ impl CallLog {
     }
 
     fn of(source: Source) -> CallLog {
-        let count = ProbeCount::default();
         let (calls, switches, wake_ups) = (Vec::new(), Vec::new(), Vec::new());
         CallLog {
             source,
@@ -121,8 +166,9 @@ impl CallLog {
             devices: Vec::new(),
             switches,
             wake_ups,
-            count,
-            forked: Vec::new(),
+            mapped: HashSet::new(),
+            late: Vec::new(),
+            unprobed: Vec::new(),
             first_clock: None,
             limits: StageLimits::default(),
         }
@@ -133,24 +179,18 @@ impl CallLog {
         matches!(self.source, Source::Probes(_))
     }
 
-    /// Waits for an urgent event, at most for `limit`, and attaches the probes that it asks for.
-    pub(crate) fn wait(&mut self, limit: Duration) {
-        let Source::Probes(probes) = &mut self.source else { return };
+    /// Waits for an urgent event, at most for `limit`. Returns true if processes have mapped files: their mappings are to be given
+    /// to [`CallLog::attach`].
+    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
+        let Source::Probes(probes) = &mut self.source else { return false };
         if !probes.wait(limit) {
-            return;
+            return false;
         }
+        let mut have_mapped = false;
         for event in probes.urgent() {
             match event {
                 ProbeEvent::Call(event) => self.names.see(&event),
-                ProbeEvent::Executed(process) => {
-                    self.forked.retain(|(forked, _)| *forked != process);
-                    if let Source::Probes(probes) = &mut self.source {
-                        probes.forget(process);
-                    }
-                    self.attach_stopped(process);
-                }
-                ProbeEvent::Loaded(process) => self.attach_stopped(process),
-                ProbeEvent::Forked(process) => self.forked.push((process, now_ns())),
+                ProbeEvent::Loaded => have_mapped = true,
                 ProbeEvent::Named { .. }
                 | ProbeEvent::Filter { .. }
                 | ProbeEvent::Marked(_)
@@ -159,24 +199,43 @@ impl CallLog {
                 | ProbeEvent::Woken { .. } => {}
             }
         }
+        have_mapped
     }
 
-    /// Attaches probes in the processes that were started a while ago and did not execute a program. Their first calls are
-    /// missing. One that has just been started may still have its parent's memory (vfork), in which each call would hit
-    /// the probes of both.
-    fn attach_forked(&mut self) {
-        let is_new = |at_ns: u64| now_ns().saturating_sub(at_ns) < FORKED_NS;
-        let (new, old) = std::mem::take(&mut self.forked).into_iter().partition(|(_, at_ns)| is_new(*at_ns));
-        self.forked = new;
-        for (process, _) in old as Vec<(u32, u64)> {
-            // Fails if the process has ended.
-            let _ = self.attach(process);
+    /// Attaches probes to files that processes have mapped and that have none yet.
+    pub(crate) fn attach(&mut self, mappings: &[FileMapping]) {
+        let Source::Probes(probes) = &mut self.source else { return };
+        for mapping in mappings {
+            if !self.mapped.insert(mapping.file) {
+                continue;
+            }
+            // The process has ended, or the file cannot be read. The next process with this file is a new chance.
+            let Ok(file) =
+                MappedFile::of_process(mapping.process.unsigned_abs(), &mapping.range, &mapping.path)
+            else {
+                self.mapped.remove(&mapping.file);
+                continue;
+            };
+            match probes.attach(&file) {
+                Ok(false) => {}
+                Ok(true) => {
+                    let late_ns = now_ns().saturating_sub(mapping.at_ns);
+                    self.late.push(LateProbes { file: file.name, process: mapping.process, late_ns });
+                }
+                Err(error) => {
+                    self.unprobed
+                        .push(format!("cannot attach probes to {}: {error}", mapping.path.display()));
+                }
+            }
+        }
+        // The first driver of a device may have come since.
+        if !mappings.is_empty() {
+            probes.attach_devices();
         }
     }
 
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
-        self.attach_forked();
         let CallLog { source, names, calls, marks, devices, switches, wake_ups, .. } = self;
         let probes = match source {
             Source::Probes(probes) => probes,
@@ -212,24 +271,8 @@ impl CallLog {
             }
             ProbeEvent::Switched(switch) => switches.push(switch),
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
-            ProbeEvent::Forked(_) | ProbeEvent::Executed(_) | ProbeEvent::Loaded(_) => {}
+            ProbeEvent::Loaded => {}
         });
-    }
-
-    /// Attaches probes in a process that a probe has stopped, and lets it go on.
-    fn attach_stopped(&mut self, process: u32) {
-        probes::until_stopped(process);
-        // Fails if the process has just ended, or has executed another program and will stop again.
-        let _ = self.attach(process);
-        probes::resume(process);
-    }
-
-    fn attach(&mut self, process: u32) -> io::Result<()> {
-        let Source::Probes(probes) = &mut self.source else { return Ok(()) };
-        let count = probes.attach(process)?;
-        self.count.all += count.all;
-        self.count.emulated += count.emulated;
-        Ok(())
     }
 
     /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
@@ -276,9 +319,20 @@ impl CallLog {
         sampled: &HashSet<i32>,
         end_ns: u64,
     ) -> CallFindings {
-        let (level, lost) = match &self.source {
-            Source::Probes(probes) => (TraceLevel::Bpf, probes.lost()),
-            Source::Library(preload) => (TraceLevel::Preload, preload.lost()),
+        let (level, lost, probes, unprobed) = match &self.source {
+            Source::Probes(probes) => {
+                let of_static = |name: &String| {
+                    format!(
+                        "{name} is a static program without symbols, so its calls are not seen; a build with symbols or with \
+                         shared libraries would show them"
+                    )
+                };
+                let unprobed = probes.unprobed().iter().map(of_static).chain(self.unprobed.iter().cloned());
+                (TraceLevel::Bpf, probes.lost(), probes.count(), unprobed.collect())
+            }
+            Source::Library(preload) => {
+                (TraceLevel::Preload, preload.lost(), ProbeCount::default(), Vec::new())
+            }
         };
         self.sort();
         // A program that names its frames itself is shown by its own stages.
@@ -326,7 +380,9 @@ impl CallLog {
             unmatched,
             clocks: HashMap::new(),
             lost,
-            probes: self.count,
+            probes,
+            late: self.late.clone(),
+            unprobed,
             calls: Vec::new(),
         }
     }

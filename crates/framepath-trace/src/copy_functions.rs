@@ -57,6 +57,7 @@ impl CopyFunctions {
                 self.processes.remove(&event.process);
                 true
             }
+            ThreadEventKind::Mapped { .. } => false,
             _ => true,
         }
     }

@@ -6,16 +6,15 @@ use std::ops::Range;
 
 use object::Endianness;
 use object::elf::{
-    self, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_RELA, SHT_SYMTAB,
-    STT_FUNC, STT_GNU_IFUNC,
+    self, FileHeader64, PF_X, PT_GNU_EH_FRAME, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_RELA,
 };
 use object::read::elf::{FileHeader, ProgramHeader, Rela, SectionHeader, SectionTable, Sym};
 
 /// This computer's processor.
 #[cfg(target_arch = "x86_64")]
-const MACHINE: u16 = elf::EM_X86_64;
+pub(crate) const MACHINE: u16 = elf::EM_X86_64;
 #[cfg(target_arch = "aarch64")]
-const MACHINE: u16 = elf::EM_AARCH64;
+pub(crate) const MACHINE: u16 = elf::EM_AARCH64;
 
 /// Kinds of relocations by which the loader fills in a function's address.
 #[cfg(target_arch = "x86_64")]
@@ -56,20 +55,6 @@ impl<'a> ElfFile<'a> {
         let segments = header.program_headers(endian, bytes).map_err(invalid)?;
         let sections = header.sections(endian, bytes).map_err(invalid)?;
         Ok(ElfFile { bytes, endian, segments, sections })
-    }
-
-    /// Calls `take` with the name and the address of each function of the file.
-    pub(crate) fn for_each_function(&self, mut take: impl FnMut(&[u8], u64)) {
-        for kind in [SHT_DYNSYM, SHT_SYMTAB] {
-            let Ok(table) = self.sections.symbols(self.endian, self.bytes, kind) else { continue };
-            for symbol in table.symbols() {
-                let is_function = matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC);
-                if is_function && symbol.st_shndx(self.endian) != 0 {
-                    let name = symbol.name(self.endian, table.strings()).unwrap_or_default();
-                    take(name, symbol.st_value(self.endian));
-                }
-            }
-        }
     }
 
     /// Returns the offset in the file of the byte at an address.

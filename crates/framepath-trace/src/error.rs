@@ -2,6 +2,7 @@
 //! Errors of a recording.
 
 use std::io;
+use std::path::Path;
 
 /// Error of a recording.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,12 @@ pub enum TraceError {
     #[error("there is no process {pid}")]
     NoProcess {
         /// The number.
+        pid: u32,
+    },
+    /// /proc is not there, as in some chroots, so that no running process can be found.
+    #[error("cannot read /proc/{pid}/status: /proc is not mounted; mount it: mount -t proc proc /proc")]
+    NoProc {
+        /// Number of the process.
         pid: u32,
     },
     /// The process belongs to another user, or the kernel denies perf to this user.
@@ -65,4 +72,15 @@ pub enum TraceError {
         #[source]
         error: io::Error,
     },
+}
+
+impl TraceError {
+    /// Returns the error for a process `pid` whose files in /proc cannot be read.
+    pub(crate) fn no_process(pid: u32) -> TraceError {
+        if Path::new("/proc/self/status").exists() {
+            TraceError::NoProcess { pid }
+        } else {
+            TraceError::NoProc { pid }
+        }
+    }
 }

@@ -15,6 +15,7 @@
 //! | `live` | [`LiveRecording`]: a running process, of which the last seconds are kept |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
 //! | `probes`, `probe_programs`, `library`, `elf_file`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
+//! | `loader_cache` | libraries that programs will find |
 //! | `copy_functions` | functions in which samples of the threads are copies |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
@@ -60,6 +61,7 @@ mod frame_text;
 mod identify;
 mod library;
 mod live;
+mod loader_cache;
 mod mark;
 mod marked_frames;
 mod names;
@@ -82,11 +84,12 @@ mod timeline;
 /// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.
 pub const FRAME_HEADER: &str = include_str!("../include/framepath_frame.h");
 
+pub use call_log::LateProbes;
 pub use calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
 pub use live::LiveRecording;
 pub use recording::{Recording, TraceLevel, highest_level};
-pub use report::{TraceReport, Usage};
+pub use report::{LeftOut, LeftOutReason, TraceReport, Usage};
 pub use stage_limits::StageLimits;
 pub use thread_times::{ThreadRow, ThreadTimes};

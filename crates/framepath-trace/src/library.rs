@@ -2,18 +2,22 @@
 //! Libraries that a process has mapped, and where their functions are in the files.
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::elf_file::ElfFile;
+use object::elf::{
+    FileHeader64, PT_INTERP, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
+};
+use object::read::elf::{FileHeader, ProgramHeader, Sym};
+use object::{Endianness, ReadCache, ReadRef};
 
-/// Largest file that is read as a library, bytes.
-const LARGEST: u64 = 1 << 30;
+use crate::elf_file::MACHINE;
 
 /// Number of bytes of a function that a choice of its probe needs.
-const CODE_BYTES: usize = 96;
+const CODE_BYTES: u64 = 96;
 
 /// File of a library or program, as a process has mapped it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,8 +26,53 @@ pub struct MappedFile {
     pub path: PathBuf,
     /// Name of the file without its folder.
     pub name: String,
-    /// Device and inode: the file's identity.
+    /// Device and inode, as stat(2) of the path has them: the file's identity.
     pub identity: (u64, u64),
+}
+
+impl MappedFile {
+    /// Returns the file at `path`.
+    ///
+    /// # Errors
+    /// There is no such file, or this user may not look it up.
+    pub(crate) fn at(path: PathBuf) -> io::Result<MappedFile> {
+        let path = fs::canonicalize(path)?;
+        let name = file_name(&path);
+        let identity = identity(&path)?;
+        Ok(MappedFile { path, name, identity })
+    }
+
+    /// Returns the file at `path` of process `process`, which has mapped it at the addresses `range`.
+    ///
+    /// # Errors
+    /// The process has ended, or it is another user's and the file is not at its path any more.
+    pub(crate) fn of_process(process: u32, range: &Range<u64>, path: &Path) -> io::Result<MappedFile> {
+        let name = file_name(path);
+        let (start, end) = (range.start, range.end);
+        // The first needs CAP_CHECKPOINT_RESTORE, and finds removed files, too; the second finds those of another root folder.
+        let link = PathBuf::from(format!("/proc/{process}/map_files/{start:x}-{end:x}"));
+        let in_root =
+            Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path));
+        let mut missing = io::ErrorKind::NotFound.into();
+        for path in [link, in_root, path.to_owned()] {
+            match identity(&path) {
+                Ok(identity) => return Ok(MappedFile { path, name, identity }),
+                Err(error) => missing = error,
+            }
+        }
+        Err(missing)
+    }
+}
+
+/// Returns the identity of the file at `path`.
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    let data = fs::metadata(path)?;
+    Ok((data.dev(), data.ino()))
+}
+
+fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    name.trim_end_matches(" (deleted)").to_owned()
 }
 
 /// Part of a file that a process has mapped.
@@ -76,18 +125,15 @@ fn mapping(process: u32, line: &str) -> Option<MappedPart> {
     let (range, mode, offset) = (words.next()?, words.next()?, words.next()?);
     let (device, inode) = (words.next()?, words.next()?);
     let path = line.find('/').filter(|_| inode != "0").map(|at| &line[at..])?;
-    let name = path.trim_end_matches(" (deleted)").rsplit('/').next().unwrap_or_default().to_owned();
-    // Needs CAP_SYS_PTRACE in the process's user namespace; the plain path serves without.
-    let link = PathBuf::from(format!("/proc/{process}/map_files/{range}"));
-    let path = if fs::metadata(&link).is_ok() { link } else { PathBuf::from(path) };
     let (start, end) = range.split_once('-')?;
     let address = |text| u64::from_str_radix(text, 16).ok();
-    Some(MappedPart {
-        range: address(start)?..address(end)?,
-        offset: address(offset)?,
-        is_code: mode.contains('x'),
-        file: MappedFile { path, name, identity: (number(device), inode.parse().unwrap_or(0)) },
-    })
+    let (range, offset) = (address(start)?..address(end)?, address(offset)?);
+    let file = MappedFile::of_process(process, &range, Path::new(path)).unwrap_or_else(|_| MappedFile {
+        path: PathBuf::from(path),
+        name: file_name(Path::new(path)),
+        identity: (number(device), inode.parse().unwrap_or(0)),
+    });
+    Some(MappedPart { range, offset, is_code: mode.contains('x'), file })
 }
 
 /// Returns a number for the text `major:minor` of a device.
@@ -95,24 +141,63 @@ fn number(device: &str) -> u64 {
     u64::from_str_radix(&device.replace(':', ""), 16).unwrap_or(0)
 }
 
-/// Returns the functions named `names` in the file `path`, with the names that are there.
+/// Functions of a program or library that were looked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FoundFunctions {
+    /// The functions that are there, by their names.
+    pub(crate) functions: HashMap<String, LibraryFunction>,
+    /// True for a program without a loader: it has its libraries inside.
+    pub(crate) is_static: bool,
+}
+
+/// Finds the functions named `names` in the file `path`. Reads the parts of the file that have symbols, and the first bytes
+/// of the functions.
 ///
 /// # Errors
 /// The file cannot be read, or it is not an ELF file for this computer.
-pub fn functions(path: &Path, names: &[&str]) -> io::Result<HashMap<String, LibraryFunction>> {
-    if fs::metadata(path)?.len() > LARGEST {
-        return Err(io::ErrorKind::FileTooLarge.into());
+pub(crate) fn functions(path: &Path, names: &[&str]) -> io::Result<FoundFunctions> {
+    let file = ReadCache::new(File::open(path)?);
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let header = FileHeader64::<Endianness>::parse(&file).map_err(invalid)?;
+    let endian = header.endian().map_err(invalid)?;
+    if header.e_machine(endian) != MACHINE {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is a program for another processor"));
     }
-    let bytes = fs::read(path)?;
-    let elf = ElfFile::parse(&bytes)?;
-    let mut found = HashMap::new();
-    elf.for_each_function(|name, address| {
-        let wanted = names.iter().find(|wanted| wanted.as_bytes() == name);
-        if let Some((name, offset)) = wanted.zip(elf.offset(address)) {
-            let code = bytes.get(offset as usize..).unwrap_or_default();
-            let code = code[..code.len().min(CODE_BYTES)].to_vec();
-            found.entry((*name).to_owned()).or_insert(LibraryFunction { offset, code });
+    let segments = header.program_headers(endian, &file).map_err(invalid)?;
+    let sections = header.sections(endian, &file).map_err(invalid)?;
+    let mut found = FoundFunctions::default();
+    let is_program = header.e_entry(endian) != 0;
+    found.is_static = is_program && segments.iter().all(|segment| segment.p_type(endian) != PT_INTERP);
+    for kind in [SHT_DYNSYM, SHT_SYMTAB] {
+        let Ok(table) = sections.symbols(endian, &file, kind) else { continue };
+        for symbol in table.symbols() {
+            let is_function = matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC);
+            if !is_function || symbol.st_shndx(endian) == 0 {
+                continue;
+            }
+            let name = symbol.name(endian, table.strings()).unwrap_or_default();
+            let wanted = names.iter().find(|wanted| wanted.as_bytes() == name);
+            let offset = file_offset(endian, segments, symbol.st_value(endian));
+            if let Some((name, (offset, bytes))) = wanted.zip(offset) {
+                let code = file.read_bytes_at(offset, bytes.min(CODE_BYTES)).unwrap_or_default().to_vec();
+                found.functions.entry((*name).to_owned()).or_insert(LibraryFunction { offset, code });
+            }
         }
-    });
+    }
     Ok(found)
+}
+
+/// Returns the offset in the file of the byte at an address, and the number of bytes from there on.
+fn file_offset(
+    endian: Endianness,
+    segments: &[ProgramHeader64<Endianness>],
+    address: u64,
+) -> Option<(u64, u64)> {
+    let loaded = segments.iter().filter(|segment| segment.p_type(endian) == PT_LOAD);
+    let mut behind = loaded.filter_map(|segment| {
+        let at = address.checked_sub(segment.p_vaddr(endian))?;
+        let rest = segment.p_filesz(endian).checked_sub(at).filter(|rest| *rest > 0)?;
+        Some((segment.p_offset(endian).checked_add(at)?, rest))
+    });
+    behind.next()
 }

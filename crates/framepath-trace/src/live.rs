@@ -70,7 +70,7 @@ impl LiveRecording {
             calls.forget_before(from_ns);
             calls.findings(events, &log.copies.known(), end_ns)
         });
-        TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames)
+        TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames).of_part()
     }
 }
 
@@ -94,6 +94,7 @@ impl EventLog {
                 }
                 ThreadEventKind::Named { .. }
                 | ThreadEventKind::Lost { .. }
+                | ThreadEventKind::Mapped { .. }
                 | ThreadEventKind::Sampled { .. } => {}
             }
         }

@@ -12,9 +12,6 @@ use crate::calls::{self, Call, CallFilter, CallItem, CallSite, LIST_BUFFERS, LIS
 use crate::names::FILTERS;
 use crate::timed_wait::{LimitKind, TIMED_WAITS};
 
-const SIGSTOP: i32 = libc::SIGSTOP;
-const SIGCONT: i32 = libc::SIGCONT;
-
 /// Longest name of an object that a record has, bytes.
 pub(crate) const NAME_BYTES: usize = 24;
 
@@ -39,7 +36,6 @@ pub(crate) const SCRATCH: i16 = RECORD - 32;
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
 pub(crate) const TAG_WAITS: i32 = 0x1000;
 pub(crate) const TAG_WOKEN: i32 = 0x1001;
-pub(crate) const TAG_FORKED: i32 = 0x1002;
 pub(crate) const TAG_EXECUTED: i32 = 0x1003;
 pub(crate) const TAG_LOADED: i32 = 0x1004;
 pub(crate) const TAG_MARKED: i32 = 0x1005;
@@ -89,31 +85,55 @@ pub(crate) struct Maps<'a> {
 }
 
 impl Maps<'_> {
-    /// Program at the begin of a function: keeps the arguments for the return, and writes a record.
+    /// Program at the begin of a function.
     pub(crate) fn enter(&self, index: usize, site: &CallSite) -> Assembler {
         let mut program = Assembler::new();
-        let end = program.label();
+        let unwanted = program.label();
         program.copy(R6, R1);
-        filter(&mut program, site.filter, &end);
-        begin(&mut program, index as i32);
+        self.record_begin(&mut program, index, site, &unwanted);
+        program.place(unwanted).exit(0);
+        program
+    }
+
+    /// Program at the begin and at the return of a function, which the kernel's function `is_return` tells apart. Its result at
+    /// the begin is 1 if the return is not wanted.
+    pub(crate) fn session(&self, index: usize, site: &CallSite, is_return: u32) -> Assembler {
+        let mut program = Assembler::new();
+        let (begin, end, unwanted) = (program.label(), program.label(), program.label());
+        program.copy(R6, R1).call_kernel(is_return);
+        program.shift_left(R0, 56).jump_if(R0, Condition::Equal, 0, &begin);
+        self.record_return(&mut program, index, site, &end);
+        program.place(end).exit(0);
+        program.place(begin);
+        self.record_begin(&mut program, index, site, &unwanted);
+        program.exit(0);
+        program.place(unwanted).exit(1);
+        program
+    }
+
+    /// Keeps the arguments of a function that begins for its return, and writes a record. Jumps to `unwanted` if the process is
+    /// not traced, because the probe is in other programs, too, and if the call is not to be recorded.
+    fn record_begin(&self, program: &mut Assembler, index: usize, site: &CallSite, unwanted: &Label) {
+        program.call(Helper::CurrentIds).copy(R7, R0);
+        self.unless_traced(program, unwanted);
+        filter(program, site.filter, unwanted);
+        begin(program, index as i32);
         let [object, item] = site.places.map(|place| registers::ARGUMENTS[usize::from(place)]);
         program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
         program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
-        key(&mut program, index as i32);
+        key(program, index as i32);
         program.map(R1, self.running.as_fd());
-        address(&mut program, R2, KEY);
-        address(&mut program, R3, STASH);
+        address(program, R2, KEY);
+        address(program, R3, STASH);
         program.set(R4, 0).call(Helper::MapUpdate);
         if site.read_at == Phase::Enter {
-            read_item(&mut program, site.item);
+            read_item(program, site.item);
         }
-        self.send(&mut program, self.ring, NO_WAKEUP);
+        self.send(program, self.ring, NO_WAKEUP);
         if site.call.is_nested() {
-            self.announce(&mut program);
+            self.announce(program);
         }
-        program.place(end).exit(0);
-        program
     }
 
     /// Sends the record also as an urgent one if the object, whose address is in R8, is new: its name must be read before
@@ -136,38 +156,44 @@ impl Maps<'_> {
         let mut program = Assembler::new();
         let end = program.label();
         program.copy(R6, R1);
-        begin(&mut program, index as i32 | LEAVE);
-        key(&mut program, index as i32);
+        self.record_return(&mut program, index, site, &end);
+        program.place(end).exit(0);
+        program
+    }
+
+    /// Writes the record of a function that returns. Jumps to `end` if there is none: the process is not traced, or the function
+    /// began before the probes.
+    fn record_return(&self, program: &mut Assembler, index: usize, site: &CallSite, end: &Label) {
+        program.call(Helper::CurrentIds).copy(R7, R0);
+        key(program, index as i32);
         program.map(R1, self.running.as_fd());
-        address(&mut program, R2, KEY);
+        address(program, R2, KEY);
         program.call(Helper::MapLookup);
-        // The function began before the probes.
-        program.jump_if(R0, Condition::Equal, 0, &end);
+        program.jump_if(R0, Condition::Equal, 0, end);
         program.load(R8, R0, 0).load(R9, R0, 8);
+        begin(program, index as i32 | LEAVE);
         if site.filter != CallFilter::All {
             // The next return may be that of a call that is not recorded.
             program.map(R1, self.running.as_fd());
-            address(&mut program, R2, KEY);
+            address(program, R2, KEY);
             program.call(Helper::MapDelete);
         }
         program.load(R1, R6, registers::RESULT).store(R10, FIELDS[3], R1);
         program.store(R10, FIELDS[0], R8);
         if site.read_at == Phase::Leave || site.item == CallItem::Value {
-            read_item(&mut program, site.item);
+            read_item(program, site.item);
         }
-        self.send(&mut program, self.ring, NO_WAKEUP);
+        self.send(program, self.ring, NO_WAKEUP);
         match site.call {
             // The name of an AVCodec, an AVInputFormat or an AVOutputFormat.
             Call::OpenCodec | Call::OpenInput | Call::OpenOutput => {
                 let format = if site.call == Call::OpenInput { 8 } else { 16 };
-                read_name(&mut program, index as i32, format);
-                self.send(&mut program, self.ring, NO_WAKEUP);
+                read_name(program, index as i32, format);
+                self.send(program, self.ring, NO_WAKEUP);
             }
-            Call::OpenGraph => self.send_filters(&mut program, index as i32, &end),
+            Call::OpenGraph => self.send_filters(program, index as i32, end),
             _ => {}
         }
-        program.place(end).exit(0);
-        program
     }
 
     /// Sends a record for each filter of the AVFilterGraph whose address is in R8: the array is at 8, its length at 16, and
@@ -194,20 +220,29 @@ impl Maps<'_> {
         }
     }
 
-    /// Program at the function that the loader calls for debuggers: stops the process.
+    /// Program at the function that the loader calls for debuggers, when it has mapped libraries.
     pub(crate) fn loader(&self) -> Assembler {
+        self.news(TAG_LOADED)
+    }
+
+    /// Program that wakes up this process if a traced process gets to it.
+    fn news(&self, tag: i32) -> Assembler {
         let mut program = Assembler::new();
-        begin(&mut program, TAG_LOADED);
-        self.stop(&mut program);
-        program.exit(0);
+        let end = program.label();
+        begin(&mut program, tag);
+        self.unless_traced(&mut program, &end);
+        self.send(&mut program, self.urgent, FORCE_WAKEUP);
+        program.place(end).exit(0);
         program
     }
 
     /// Program at a static probe of framepath_frame.h, `frame` or, with `is_end`, `frame_end`.
     pub(crate) fn mark(&self, is_end: bool) -> Assembler {
         let mut program = Assembler::new();
+        let end = program.label();
         program.copy(R6, R1);
         begin(&mut program, if is_end { TAG_MARKED_END } else { TAG_MARKED });
+        self.unless_traced(&mut program, &end);
         program.load(R1, R6, registers::ARGUMENTS[0]).store(R10, FIELDS[0], R1);
         if !is_end {
             address(&mut program, R1, FIELDS[2]);
@@ -217,7 +252,7 @@ impl Maps<'_> {
                 .call(Helper::ReadUserText);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
-        program.exit(0);
+        program.place(end).exit(0);
         program
     }
 
@@ -285,16 +320,15 @@ impl Maps<'_> {
         let (end, untraced) = (program.label(), program.label());
         program.load(R9, R1, 8);
         read_kernel(&mut program, R9, R9, tgid);
-        begin(&mut program, TAG_FORKED);
+        program.call(Helper::CurrentIds).copy(R7, R0);
         self.unless_traced(&mut program, &untraced);
-        // A thread of the same process is no news.
+        // A thread of the same process is traced.
         program.copy(R1, R8).subtract(R1, R9).jump_if(R1, Condition::Equal, 0, &end);
-        program.store(R10, FIELDS[0], R9).store(R10, KEY, R9).map(R1, self.traced.as_fd());
+        program.store(R10, KEY, R9).map(R1, self.traced.as_fd());
         address(&mut program, R2, KEY);
         program.store_value(R10, STASH, 1);
         address(&mut program, R3, STASH);
         program.set(R4, 0).call(Helper::MapUpdate);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
         program.jump(&end);
         // The number may be that of a traced process that has ended.
         program.place(untraced).store(R10, KEY, R9).map(R1, self.traced.as_fd());
@@ -304,27 +338,9 @@ impl Maps<'_> {
         program
     }
 
-    /// Program behind exec: stops the traced process before its first instruction.
+    /// Program behind exec, before the program's first instruction.
     pub(crate) fn exec(&self) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        begin(&mut program, TAG_EXECUTED);
-        self.unless_traced(&mut program, &end);
-        self.stop(&mut program);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Stops the current process when it returns to user mode, and sends the record. SIGSTOP comes before the record, because
-    /// the reader of the record sends SIGCONT, which takes back only an earlier SIGSTOP. A process whose record has no room
-    /// goes on, because no reader would resume it.
-    fn stop(&self, program: &mut Assembler) {
-        let sent = program.label();
-        program.set(R1, SIGSTOP).call(Helper::SendSignal);
-        self.output(program, self.urgent, FORCE_WAKEUP, &sent);
-        program.set(R1, SIGCONT).call(Helper::SendSignal);
-        self.count_lost(program, &sent);
-        program.place(sent);
+        self.news(TAG_EXECUTED)
     }
 
     /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number in R8 and at KEY.
@@ -336,17 +352,12 @@ impl Maps<'_> {
     /// Sends the record; counts it if there is no room.
     fn send(&self, program: &mut Assembler, ring: &Ring, flags: i32) {
         let sent = program.label();
-        self.output(program, ring, flags, &sent);
-        self.count_lost(program, &sent);
-        program.place(sent);
-    }
-
-    /// Writes the record into `ring`, and jumps to `sent` if there was room.
-    fn output(&self, program: &mut Assembler, ring: &Ring, flags: i32, sent: &Label) {
         program.map(R1, ring.as_fd());
         address(program, R2, RECORD);
         program.set(R3, RECORD_BYTES).set(R4, flags).call(Helper::RingOutput);
-        program.jump_if(R0, Condition::Equal, 0, sent);
+        program.jump_if(R0, Condition::Equal, 0, &sent);
+        self.count_lost(program, &sent);
+        program.place(sent);
     }
 
     /// Counts a lost record; jumps to `end` if there is no counter.

@@ -2,28 +2,29 @@
 //! Probes by BPF: calls of the observed functions, reasons of waits, wake-ups, and the processes that the traced
 //! ones start.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
-use framepath_os::process::{children, running};
 use framepath_os::time::now_ns;
 
 use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, CallSite, NO_PTS, Phase};
 use crate::device_calls::DeviceCall;
 use crate::device_programs::DeviceProbes;
-use crate::library::{self, MappedFile};
+use crate::library::{self, FoundFunctions, MappedFile};
+use crate::loader_cache::known_libraries;
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
-    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_DEQUEUED, TAG_EXECUTED, TAG_FORKED, TAG_LOADED,
-    TAG_MARKED, TAG_MARKED_END, TAG_PREEMPTED, TAG_QUEUED, TAG_WAITS, TAG_WOKEN,
+    LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_DEQUEUED, TAG_EXECUTED, TAG_LOADED, TAG_MARKED,
+    TAG_MARKED_END, TAG_PREEMPTED, TAG_QUEUED, TAG_WAITS, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
@@ -42,14 +43,15 @@ const OBJECTS: u32 = 16_384;
 /// Provider of the static probes of framepath_frame.h.
 const PROVIDER: &str = "framepath";
 
-/// Environment variable with the value `events` for probes as on kernels before 6.6.
+/// Environment variable with the value `links` for probes as on kernels before 6.13, `events` for those before 6.6.
 const INTERFACE: &str = "FRAMEPATH_PROBES";
 
 /// Name of the pid namespace that the kernel starts with (PROC_PID_INIT_INO).
 const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
-/// Longest wait for a process to stop that a probe has told to.
-const STOP_LIMIT: Duration = Duration::from_millis(2);
+/// Beginnings of the names of libraries that get probes before a process has mapped them. Those of windows get them then: other
+/// programs call them often, and a program shows its first picture long after that.
+const EARLY: [&str; 4] = ["libavcodec", "libavformat", "libavfilter", "libgstreamer-1.0"];
 
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;
@@ -78,12 +80,8 @@ pub(crate) enum ProbeEvent {
         by: i32,
         at_ns: u64,
     },
-    /// A traced process has started this process.
-    Forked(u32),
-    /// A traced process has executed a program, and is stopped.
-    Executed(u32),
-    /// A traced process has loaded or unloaded libraries, and is stopped.
-    Loaded(u32),
+    /// A traced process has executed a program, or has loaded or unloaded libraries: it has mapped files.
+    Loaded,
 }
 
 /// Switch of a CPU away from a thread.
@@ -116,25 +114,28 @@ pub(crate) struct Probes {
     traced: ProgramMap,
     lost: ProgramMap,
     /// Programs of each of [`CALL_SITES`], for its begin and its return.
-    calls: Vec<(BpfProgram, BpfProgram)>,
+    calls: Vec<CallPrograms>,
     loader: BpfProgram,
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
     devices: DeviceProbes,
     _maps: [ProgramMap; 2],
-    attached: HashMap<u32, Attached>,
-    /// Threads that remove links.
-    removals: Vec<JoinHandle<()>>,
-    /// Functions of the files that were looked at, by the file's identity.
-    functions: HashMap<(u64, u64), Vec<Probed>>,
+    /// Identities of the files that were looked at.
+    attached: HashSet<(u64, u64)>,
+    /// Probes in files.
+    links: Vec<Link>,
+    count: ProbeCount,
+    unprobed: Vec<String>,
 }
 
-/// Probes in one process.
-#[derive(Debug, Default)]
-struct Attached {
-    files: HashSet<(u64, u64)>,
-    links: Vec<Link>,
+/// Programs for the calls of a function.
+#[derive(Debug)]
+enum CallPrograms {
+    /// One for its begin and its return.
+    Session(BpfProgram),
+    /// One for its begin, and one for its return.
+    Pair(BpfProgram, BpfProgram),
 }
 
 /// Function that gets probes.
@@ -180,11 +181,20 @@ impl Probes {
             objects: &objects,
             lost: &lost,
         };
-        let kind = ProgramKind::Function(interface()?);
-        let function = |program: Assembler| BpfProgram::load(kind, &program);
+        let interface = interface()?;
+        let function =
+            |program: Assembler| BpfProgram::load(ProgramKind::Function(interface.alone()), &program);
         let mut calls = Vec::new();
         for (index, site) in CALL_SITES.iter().enumerate() {
-            calls.push((function(maps.enter(index, site))?, function(maps.leave(index, site))?));
+            calls.push(match interface {
+                FunctionInterface::Sessions(is_return) => {
+                    let program = maps.session(index, site, is_return);
+                    CallPrograms::Session(BpfProgram::load(ProgramKind::Function(interface), &program)?)
+                }
+                _ => {
+                    CallPrograms::Pair(function(maps.enter(index, site))?, function(maps.leave(index, site))?)
+                }
+            });
         }
         let loader = function(maps.loader())?;
         let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
@@ -219,9 +229,10 @@ impl Probes {
             tracepoints,
             devices,
             _maps: [running, objects],
-            attached: HashMap::new(),
-            removals: Vec::new(),
-            functions: HashMap::new(),
+            attached: HashSet::new(),
+            links: Vec::new(),
+            count: ProbeCount::default(),
+            unprobed: Vec::new(),
         })
     }
 
@@ -233,37 +244,81 @@ impl Probes {
         self.traced.set(process.into(), &[1])
     }
 
-    /// Attaches probes to the functions of libraries that process `process` has mapped and that have none yet. Returns
-    /// the number of new probes of calls.
+    /// Attaches probes to the libraries of FFmpeg and GStreamer that the loader finds, to its own, and to the file of
+    /// `program`: all of them before a process has mapped them. `folders` is LD_LIBRARY_PATH of the program.
     ///
     /// # Errors
-    /// The process has ended; a link cannot be made.
-    pub(crate) fn attach(&mut self, process: u32) -> io::Result<ProbeCount> {
-        let mut count = ProbeCount::default();
-        // The first driver of a device may have come since.
-        self.devices.attach();
-        let attached = self.attached.entry(process).or_default();
-        for file in library::mapped(process)? {
-            if !attached.files.insert(file.identity) {
-                continue;
-            }
-            let path = file.path.clone();
-            for probed in self.functions.entry(file.identity).or_insert_with(|| probed(&file)) {
-                let programs = (&self.calls[..], &self.loader, &self.marks);
-                attached.links.extend(attach(programs, *probed, &path, process)?);
-                if let Probed::Call(_, _, site) = probed {
-                    count.all += 2;
-                    count.emulated += site.emulated;
-                }
+    /// As for [`Probes::attach`].
+    pub(crate) fn attach_known(&mut self, program: Option<&Path>, folders: Option<&OsStr>) -> io::Result<()> {
+        let is_wanted = |name: &str| is_loader(name) || EARLY.iter().any(|start| name.starts_with(start));
+        let libraries = known_libraries(folders, is_wanted);
+        for path in libraries.into_iter().chain(program.map(Path::to_owned)) {
+            // The loader's cache may be older than the files.
+            if let Ok(file) = MappedFile::at(path) {
+                self.attach(&file)?;
             }
         }
-        Ok(count)
+        Ok(())
     }
 
-    /// Removes the probes of a process that has executed another program or has ended.
-    pub(crate) fn forget(&mut self, process: u32) {
-        let links = self.attached.remove(&process).unwrap_or_default().links;
-        self.removals.extend(links.into_iter().map(remove));
+    /// Attaches probes to the observed functions of a file, and to its static probes. Returns true if it has some and had no
+    /// probes before.
+    ///
+    /// # Errors
+    /// A link cannot be made.
+    pub(crate) fn attach(&mut self, file: &MappedFile) -> io::Result<bool> {
+        if !self.attached.insert(file.identity) {
+            return Ok(false);
+        }
+        let found = probed(file);
+        if found.is_static && found.probed.is_empty() {
+            self.unprobed.push(file.name.clone());
+        }
+        for probed in &found.probed {
+            let links = self.links_of(*probed, &file.path)?;
+            self.links.extend(links);
+            if let Probed::Call(_, _, site) = probed {
+                self.count.all += 2;
+                self.count.emulated += site.emulated;
+            }
+        }
+        Ok(!found.probed.is_empty())
+    }
+
+    fn links_of(&self, probed: Probed, path: &Path) -> io::Result<Vec<Link>> {
+        Ok(match probed {
+            Probed::Call(index, offset, site) => match &self.calls[index] {
+                // At the instruction for the return, the arguments are still in their registers, too.
+                CallPrograms::Session(session) => {
+                    vec![session.attach_to_function(path, offset + site.leave, false)?]
+                }
+                CallPrograms::Pair(enter, leave) => vec![
+                    enter.attach_to_function(path, offset + site.enter, false)?,
+                    leave.attach_to_function(path, offset + site.leave, true)?,
+                ],
+            },
+            Probed::Loader(offset, site) => {
+                vec![self.loader.attach_to_function(path, offset + site.enter, false)?]
+            }
+            Probed::Mark(is_end, offset) => {
+                vec![self.marks[usize::from(is_end)].attach_to_function(path, offset, false)?]
+            }
+        })
+    }
+
+    /// Attaches the programs at the tracepoints of devices that have come since: with the first driver.
+    pub(crate) fn attach_devices(&mut self) {
+        self.devices.attach();
+    }
+
+    /// Returns the numbers of the probes.
+    pub(crate) fn count(&self) -> ProbeCount {
+        self.count
+    }
+
+    /// Returns the names of the static programs in which no observed function was found.
+    pub(crate) fn unprobed(&self) -> &[String] {
+        &self.unprobed
     }
 
     /// Waits for an urgent event, at most for `limit`.
@@ -271,8 +326,8 @@ impl Probes {
         self.urgent.wait(limit)
     }
 
-    /// Returns the urgent events since the last call: of processes, and ends of calls that made an object ready
-    /// (these are also among the others).
+    /// Returns the urgent events since the last call: news of processes, and calls with new objects (these are also among the
+    /// others).
     pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
         let mut events = Vec::new();
         let ahead_ns = realtime_ahead_ns();
@@ -305,118 +360,81 @@ impl Probes {
 }
 
 impl Drop for Probes {
-    /// Removes the probes, and lets the processes go on that have been stopped meanwhile.
     fn drop(&mut self) {
         self.tracepoints.clear();
         self.devices.detach();
-        for process in self.attached.keys().copied().collect::<Vec<u32>>() {
-            self.forget(process);
-        }
-        for removal in self.removals.drain(..) {
+        // The kernel waits for some tens of milliseconds until no CPU uses a link, and for several together only once.
+        let removals: Vec<JoinHandle<()>> =
+            self.links.drain(..).map(|link| thread::spawn(move || drop(link))).collect();
+        for removal in removals {
             // It does not panic.
             let _ = removal.join();
         }
-        for event in self.urgent() {
-            if let ProbeEvent::Executed(process) | ProbeEvent::Loaded(process) = event {
-                until_stopped(process);
-                resume(process);
-            }
-        }
     }
-}
-
-/// Waits until `process`, for which a probe has sent SIGSTOP, is stopped or has ended. Newer kernels send that signal
-/// by an interrupt of the same CPU, which can come after the probe's record. Ends after [`STOP_LIMIT`], because another
-/// tracer may have let the process go on.
-pub(crate) fn until_stopped(process: u32) {
-    let begun = Instant::now();
-    while begun.elapsed() < STOP_LIMIT {
-        match running::state(process) {
-            Ok('T' | 't' | 'Z' | 'X') | Err(_) => return,
-            Ok(_) => thread::sleep(Duration::from_micros(50)),
-        }
-    }
-}
-
-/// Lets a process go on that a probe has stopped.
-pub(crate) fn resume(process: u32) {
-    // Fails if the process has ended.
-    let _ = children::signal_process(process, libc::SIGCONT);
 }
 
 /// Returns the kernel's interface for probes of functions: its best one, or the older one if the environment asks for it.
 fn interface() -> io::Result<FunctionInterface> {
     match std::env::var(INTERFACE) {
         Ok(name) if name == "events" => Ok(FunctionInterface::Events),
+        Ok(name) if name == "links" => Ok(FunctionInterface::Links),
         _ => FunctionInterface::best(),
     }
 }
 
-/// Removes a link. The kernel waits for some tens of milliseconds until no CPU uses it, and for several together only
-/// once.
-fn remove(link: Link) -> JoinHandle<()> {
-    thread::spawn(move || drop(link))
+/// True for the name of a loader of programs.
+fn is_loader(name: &str) -> bool {
+    name.starts_with("ld-linux") || name.starts_with("ld-musl")
+}
+
+/// True for the name of a program, or of a library that may have FFmpeg's libraries inside.
+fn has_libraries_inside(name: &str) -> bool {
+    !name.contains(".so") || name.contains("ffmpeg")
+}
+
+/// Probes that a file gets.
+struct ProbedFile {
+    probed: Vec<Probed>,
+    /// True for a program without a loader.
+    is_static: bool,
 }
 
 /// Finds the functions of `file` that get probes.
-fn probed(file: &MappedFile) -> Vec<Probed> {
+fn probed(file: &MappedFile) -> ProbedFile {
     const LOADER: &str = "_dl_debug_state";
-    let is_loader = file.name.starts_with("ld-linux");
-    let of_file = |site: &CallSite| file.name.starts_with(site.library);
+    let of_file = |site: &CallSite| has_libraries_inside(&file.name) || file.name.starts_with(site.library);
     let mut names: Vec<&str> =
         CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
-    if is_loader {
+    if is_loader(&file.name) {
         names.push(LOADER);
     }
     // A file that cannot be read has no functions to probe.
-    let functions = match names.is_empty() {
-        true => HashMap::new(),
+    let found = match names.is_empty() {
+        true => FoundFunctions::default(),
         false => library::functions(&file.path, &names).unwrap_or_default(),
     };
     let site = |name: &str, arguments| {
-        functions.get(name).map(|function| (function.offset, choose(&function.code, arguments)))
+        let function = found.functions.get(name)?;
+        Some((function.offset, choose(&function.code, arguments)))
     };
     let calls = CALL_SITES.iter().enumerate().filter(|(_, site)| of_file(site));
     let calls = calls.filter_map(|(index, call)| {
         let (offset, site) = site(call.symbol, call.arguments())?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader =
-        is_loader.then(|| site(LOADER, 0)).flatten().map(|(offset, site)| Probed::Loader(offset, site));
+    let loader = site(LOADER, 0).map(|(offset, site)| Probed::Loader(offset, site));
     let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),
         "frame_end" => Some(Probed::Mark(true, probe.offset)),
         _ => None,
     });
-    calls.chain(loader).chain(marks).collect()
+    let probed = calls.chain(loader).chain(marks).collect();
+    ProbedFile { probed, is_static: found.is_static }
 }
 
 fn choose(code: &[u8], arguments: usize) -> ProbeSite {
     if cfg!(target_arch = "x86_64") { probe_site::choose(code, arguments) } else { ProbeSite::default() }
-}
-
-fn attach(
-    (calls, loader, marks): (&[(BpfProgram, BpfProgram)], &BpfProgram, &[BpfProgram; 2]),
-    probed: Probed,
-    path: &Path,
-    process: u32,
-) -> io::Result<Vec<Link>> {
-    Ok(match probed {
-        Probed::Call(index, offset, site) => {
-            let (enter, leave) = &calls[index];
-            vec![
-                enter.attach_to_function(path, offset + site.enter, false, process)?,
-                leave.attach_to_function(path, offset + site.leave, true, process)?,
-            ]
-        }
-        Probed::Loader(offset, site) => {
-            vec![loader.attach_to_function(path, offset + site.enter, false, process)?]
-        }
-        Probed::Mark(is_end, offset) => {
-            vec![marks[usize::from(is_end)].attach_to_function(path, offset, false, process)?]
-        }
-    })
 }
 
 /// Returns by how much CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, nanoseconds.
@@ -448,9 +466,7 @@ fn parse(words: &[u64; 8], ahead_ns: u64) -> Option<ProbeEvent> {
             ProbeEvent::Switched(SwitchOut { at_ns, thread, wait, clock_ns: data })
         }
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
-        TAG_FORKED => ProbeEvent::Forked(object as u32),
-        TAG_EXECUTED => ProbeEvent::Executed(process as u32),
-        TAG_LOADED => ProbeEvent::Loaded(process as u32),
+        TAG_EXECUTED | TAG_LOADED => ProbeEvent::Loaded,
         TAG_MARKED | TAG_MARKED_END => {
             let stage = (tag == TAG_MARKED).then(|| stage_name(&name(words)));
             ProbeEvent::Marked(Mark { at_ns, process, thread, frame: object, stage })

@@ -2,12 +2,15 @@
 //! Recording of a command, or of a running process.
 
 use std::collections::HashSet;
+use std::env;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent};
+use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent, ThreadEventKind};
 use framepath_os::process::children::{self, ResourceUsage};
 use framepath_os::process::end_watch::EndWatch;
 use framepath_os::process::held_child::HeldChild;
@@ -16,7 +19,7 @@ use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 use serde::Serialize;
 
-use crate::call_log::CallLog;
+use crate::call_log::{CallLog, FileMapping};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
 use crate::preload::Preload;
@@ -66,6 +69,8 @@ pub(crate) struct EventLog {
     pub(crate) times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
+    /// Files that processes have mapped since they were last given to the calls.
+    mapped: Vec<FileMapping>,
     /// Functions in which a sample is wanted.
     pub(crate) copies: CopyFunctions,
     /// All events so far, without samples elsewhere, if the calls of the libraries are recorded, too.
@@ -131,12 +136,15 @@ impl Recording {
             None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
         };
         let what = command.get_program().to_string_lossy().into_owned();
+        let program = program_file(&command);
+        let folders = variable(&command, "LD_LIBRARY_PATH");
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()));
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
         if let Some(calls) = &mut calls {
-            calls.begin(child.pid().unsigned_abs()).map_err(|error| TraceError::NoProbes { error })?;
+            let begun = calls.begin(child.pid().unsigned_abs(), program.as_deref(), folders.as_deref());
+            begun.map_err(|error| TraceError::NoProbes { error })?;
         }
         let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
         Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns() })
@@ -149,7 +157,7 @@ impl Recording {
     /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel denies perf
     /// for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
     pub fn of_process(pid: u32, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
-        let no_process = |_| TraceError::NoProcess { pid };
+        let no_process = |_| TraceError::no_process(pid);
         let threads = threads_of(pid).map_err(no_process)?;
         let main = threads.iter().find(|thread| thread.number.unsigned_abs() == pid);
         let what = format!("process {pid} ({})", main.map(|main| main.name.as_str()).unwrap_or_default());
@@ -200,6 +208,7 @@ impl Recording {
     /// The command's program cannot be executed, or a system call failed.
     pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
         let Recording { mut log, mut calls, target, what, mut start_ns } = self;
+        let own = running::own_usage();
         let _interruptible = signal::interruptible();
         let (child, before_ns) = match target {
             Target::Command(held) => {
@@ -231,21 +240,29 @@ impl Recording {
         };
         let (threads, lost, events, sampled) = log.finish(end_ns);
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
-        Ok(TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames))
+        let mut report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames);
+        report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
+        Ok(report)
     }
 }
 
 impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
-        let (waiting, copies) = (Vec::new(), CopyFunctions::default());
-        EventLog { events, times, waiting, copies, all: keeps_all.then(Vec::new) }
+        let (waiting, mapped, copies) = (Vec::new(), Vec::new(), CopyFunctions::default());
+        EventLog { events, times, waiting, mapped, copies, all: keeps_all.then(Vec::new) }
     }
 
     /// Reads the events, and passes on those that no earlier one can follow.
     fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
-        let waiting = &mut self.waiting;
-        self.events.drain(|event| waiting.push(event));
+        let EventLog { events, waiting, mapped, .. } = self;
+        events.drain(|event| match event.kind {
+            ThreadEventKind::Mapped { range, file, path } => {
+                let ThreadEvent { process, at_ns, .. } = event;
+                mapped.push(FileMapping { process, at_ns, range, file, path });
+            }
+            kind => waiting.push(ThreadEvent { kind, ..event }),
+        });
         self.pass_on(written_ns);
     }
 
@@ -279,6 +296,24 @@ impl EventLog {
     }
 }
 
+/// Returns the value of an environment variable of `command`.
+fn variable(command: &Command, name: &str) -> Option<OsString> {
+    match command.get_envs().find(|(of_command, _)| *of_command == name) {
+        Some((_, value)) => value.map(OsStr::to_owned),
+        None => env::var_os(name),
+    }
+}
+
+/// Returns the path of the file that `command` executes; `None` if there is none.
+fn program_file(command: &Command) -> Option<PathBuf> {
+    let name = Path::new(command.get_program());
+    if name.components().count() > 1 {
+        return Some(command.get_current_dir().map_or_else(|| name.to_owned(), |folder| folder.join(name)));
+    }
+    let folders = variable(command, "PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(name)).find(|path| path.is_file())
+}
+
 /// Returns the time between samples of a thread: only for frames.
 fn sample_every(has_frames: bool) -> Option<Duration> {
     has_frames.then_some(Duration::from_nanos(SAMPLE_NS))
@@ -298,9 +333,14 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
             let until_ns = now_ns() + LOOK.as_nanos() as u64;
             let mut has_ended = watch.has_ended();
             while !has_ended && now_ns() < until_ns {
-                calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns())));
+                if calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns()))) {
+                    log.read();
+                    calls.attach(&std::mem::take(&mut log.mapped));
+                }
                 has_ended = watch.has_ended();
             }
+            // A loader without a probe of its own does not tell of its libraries.
+            calls.attach(&std::mem::take(&mut log.mapped));
             calls.read();
             has_ended
         }

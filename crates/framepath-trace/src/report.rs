@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Result of a recording, as text and for JSON.
 
+mod left_out;
+mod seen_calls;
+
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -8,6 +11,7 @@ use std::fmt::Write;
 use framepath_model::shown::shown;
 use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
+use framepath_os::process::signal;
 use serde::Serialize;
 
 use crate::call_log::CallFindings;
@@ -16,6 +20,9 @@ use crate::frame_ledger::StreamLedger;
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
+
+pub use left_out::{LeftOut, LeftOutReason};
+pub(crate) use seen_calls::SeenCalls;
 
 /// Number of threads in the text; the others are summed up.
 const LISTED: usize = 30;
@@ -41,6 +48,18 @@ impl Usage {
         let cpu_ns = usage.cpu_ns.saturating_sub(before_ns);
         Usage { cpu_ns: Some(cpu_ns), exit_code: usage.exit_code, signal: usage.signal }
     }
+
+    /// Returns how the command failed; `None` if it did not, and for a running process.
+    fn failure(&self) -> Option<String> {
+        match (self.exit_code, self.signal) {
+            (_, Some(number)) => Some(match signal::name(number) {
+                Some(name) => format!("was ended by signal {number} ({name})"),
+                None => format!("was ended by signal {number}"),
+            }),
+            (Some(code), None) if code != 0 => Some(format!("ended with status {code}")),
+            _ => None,
+        }
+    }
 }
 
 /// Result of a recording.
@@ -54,12 +73,19 @@ pub struct TraceReport {
     pub wall_ns: u64,
     /// Resources by the kernel's own counts, an independent observer.
     pub usage: Usage,
+    /// CPU time that this process used for the recording and its analysis, nanoseconds; without the cost of the probes,
+    /// which is part of the program's. `None` if not known.
+    pub own_cpu_ns: Option<u64>,
     /// Times of the threads, the most CPU time first.
     pub threads: Vec<ThreadRow>,
     /// Number of events that the kernel reported as lost.
     pub lost_events: u64,
     /// Number of outputs of decoders, filters and encoders whose frame could not be told.
     pub ambiguous: u64,
+    /// Frames that are in no ledger, by reason and stage.
+    pub left_out: Vec<LeftOut>,
+    /// Parts of the program that cannot be observed, a sentence each: the reason, and what would help.
+    pub unprobed: Vec<String>,
     /// Number of probes of functions, and how many of them the kernel emulates, which is ten times as fast.
     pub probes: [usize; 2],
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
@@ -71,6 +97,12 @@ pub struct TraceReport {
     /// Pictures of windows that are not matched with frames, a sentence for each process.
     #[serde(skip)]
     pub(crate) unmatched: Vec<String>,
+    /// Calls that were seen; empty if there are frames.
+    #[serde(skip)]
+    pub(crate) seen: SeenCalls,
+    /// True if the recording goes on: the report is of a part.
+    #[serde(skip)]
+    is_part: bool,
     /// Calls of the libraries, in the order of their times; empty at level `threads`.
     #[serde(skip)]
     pub calls: Vec<CallEvent>,
@@ -96,20 +128,77 @@ impl TraceReport {
         threads.sort_by_key(|row| (Reverse(row.cpu_ns()), row.thread));
         let CallFindings { ambiguous, unmatched, streams, calls, is_limited, .. } = frames;
         let unmatched = unmatched.into_iter().map(Unmatched::note).collect();
-        TraceReport {
+        let seen = if streams.is_empty() { SeenCalls::of(&calls) } else { SeenCalls::default() };
+        let mut report = TraceReport {
             program,
             level,
             wall_ns,
             usage,
+            own_cpu_ns: None,
             threads,
             lost_events,
             ambiguous,
+            left_out: Vec::new(),
+            unprobed: Vec::new(),
             probes,
             streams,
             is_limited,
             unmatched,
+            seen,
+            is_part: false,
             calls,
+        };
+        report.add_left_out(LeftOutReason::Ambiguous, None, ambiguous);
+        for stream in &report.streams {
+            let stage = stream.stages.last().map(String::as_str);
+            left_out::add(&mut report.left_out, LeftOutReason::Incomplete, stage, stream.others);
         }
+        report
+    }
+
+    /// Counts `frames` as left out of the ledgers for `reason` in `stage`. Without effect for 0 frames.
+    pub(crate) fn add_left_out(&mut self, reason: LeftOutReason, stage: Option<&str>, frames: u64) {
+        left_out::add(&mut self.left_out, reason, stage, frames);
+    }
+
+    /// Turns the report into that of a part of a recording that goes on: frames may have begun before it or end later.
+    pub(crate) fn of_part(mut self) -> TraceReport {
+        self.left_out.retain(|left_out| left_out.reason != LeftOutReason::Incomplete);
+        self.is_part = true;
+        self
+    }
+
+    /// Returns the sentence that says why there is no frame; `None` if there are frames, and at level `threads`, which sees none.
+    pub fn without_frames(&self) -> Option<String> {
+        const NONE: &str = "no frame was seen";
+        if self.level == TraceLevel::Threads || !self.streams.is_empty() {
+            return None;
+        }
+        if self.is_part {
+            return Some(format!("{NONE} in this time"));
+        }
+        let failure = self.usage.failure().map(|how| format!("the program {how} before its first frame"));
+        if self.is_limited && failure.is_none() && !self.seen.is_empty() {
+            return Some(format!(
+                "{NONE} between the named stages; without --from and --to, the table has all stages"
+            ));
+        }
+        let seen = (!self.seen.is_empty()).then(|| self.seen.text());
+        Some(match (failure, seen) {
+            (Some(failure), Some(seen)) => format!("{NONE}: {failure}; {seen}"),
+            (Some(failure), None) => format!("{NONE}: {failure}"),
+            (None, Some(seen)) => format!("{NONE}: {seen}; {}", self.seen.remedy()),
+            (None, None) if !self.unprobed.is_empty() => {
+                format!("{NONE}, because a part of the program cannot be observed")
+            }
+            (None, None) => {
+                let used = match self.level {
+                    TraceLevel::Bpf => "neither FFmpeg's shared libraries, GStreamer nor a V4L2 device",
+                    _ => "neither FFmpeg's shared libraries nor GStreamer",
+                };
+                format!("{NONE}: the program uses {used}, or no video")
+            }
+        })
     }
 
     /// Returns what a reader must know about the figures, one sentence each.
@@ -119,23 +208,10 @@ impl TraceReport {
         if gaps + self.lost_events > 0 {
             notes.push(format!("{} events were lost; {gaps} times of threads are missing", self.lost_events));
         }
-        if self.ambiguous > 0 {
-            notes.push(format!("{} outputs whose frame could not be told are left out", self.ambiguous));
-        }
+        notes.extend(left_out::note(&self.left_out));
         notes.extend(self.unmatched.iter().cloned());
-        if self.level != TraceLevel::Threads && self.streams.is_empty() {
-            notes.push(if self.is_limited {
-                "no frame was seen between the named stages; without --from and --to, the table has all stages".to_owned()
-            } else {
-                match self.level {
-                    TraceLevel::Bpf => {
-                        "no frame was seen: the program uses neither FFmpeg's shared libraries, GStreamer nor a V4L2 device, or no video"
-                    }
-                    _ => "no frame was seen: the program uses neither FFmpeg's shared libraries nor GStreamer, or no video",
-                }
-                .to_owned()
-            });
-        }
+        notes.extend(self.without_frames());
+        notes.extend(self.unprobed.iter().cloned());
         let missing = match self.level {
             TraceLevel::Threads => {
                 "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`"
@@ -172,6 +248,15 @@ impl TraceReport {
             let off = 100.0 * (running as f64 / cpu_ns as f64 - 1.0);
             let _ = writeln!(text, "the kernel's own count: {} of CPU time ({off:+.1} %)", time(cpu_ns));
         }
+        if let Some(own_ns) = self.own_cpu_ns {
+            let of_program = self.usage.cpu_ns.filter(|ns| *ns > 0).unwrap_or(running);
+            let _ = write!(text, "framepath's own work: {} of CPU time", time(own_ns));
+            if of_program > 0 {
+                let share = 100.0 * own_ns as f64 / of_program as f64;
+                let _ = write!(text, " ({share:.1} % of the program's)");
+            }
+            text.push('\n');
+        }
         self.write_streams(&mut text, StreamLedger::text);
         self.write_threads(&mut text, LISTED);
         for note in self.notes() {
@@ -193,8 +278,8 @@ impl TraceReport {
         );
         self.write_streams(&mut text, StreamLedger::text_of_part);
         self.write_threads(&mut text, LISTED_OF_PART);
-        if self.streams.is_empty() && self.level != TraceLevel::Threads {
-            text.push_str("note: no frame was seen in this time\n");
+        for note in self.without_frames().into_iter().chain(left_out::note(&self.left_out)) {
+            let _ = writeln!(text, "note: {note}");
         }
         if self.level != TraceLevel::Bpf {
             text.push_str("note: frames need level `bpf`: see framepath doctor\n");
@@ -254,6 +339,7 @@ fn time(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calls::{Call, Phase};
 
     #[test]
     fn the_text_has_the_times_and_says_what_is_missing() {
@@ -286,5 +372,123 @@ mod tests {
         assert_eq!(lines[34], "(2 more threads: 125.0 µs on CPUs)");
         assert_eq!(lines[35], "note: 5 events were lost; 1 times of threads are missing");
         assert!(lines[36].starts_with("note: frames and stages need level `preload` or `bpf`"));
+    }
+
+    /// Makes the report of a program without frames.
+    fn without_frames(usage: Usage, seen: &[Call]) -> TraceReport {
+        let event = |(at, call): (usize, &Call)| {
+            let event = |phase, at_ns| CallEvent {
+                at_ns,
+                process: 1,
+                thread: 1,
+                call: *call,
+                phase,
+                object: 9,
+                data: 5,
+                pts: 7,
+                result: 0,
+            };
+            [event(Phase::Enter, 10 * at as u64), event(Phase::Leave, 10 * at as u64 + 1)]
+        };
+        let calls = seen.iter().enumerate().flat_map(event).collect();
+        let frames = CallFindings { level: Some(TraceLevel::Bpf), calls, ..CallFindings::default() };
+        TraceReport::new("player".to_owned(), 1_000, usage, Vec::new(), 0, Some(frames))
+    }
+
+    #[test]
+    fn a_report_without_frames_says_why() {
+        let exited = |code| Usage { exit_code: Some(code), ..Usage::default() };
+        let killed = Usage { signal: Some(9), ..Usage::default() };
+        let reads = [Call::ReadPacket; 12];
+        for (usage, seen, note) in [
+            (
+                exited(0),
+                &[][..],
+                "no frame was seen: the program uses neither FFmpeg's shared libraries, GStreamer nor a V4L2 device, or no \
+                 video",
+            ),
+            (exited(3), &[], "no frame was seen: the program ended with status 3 before its first frame"),
+            (
+                killed,
+                &[],
+                "no frame was seen: the program was ended by signal 9 (SIGKILL) before its first frame",
+            ),
+            (
+                exited(1),
+                &reads[..],
+                "no frame was seen: the program ended with status 1 before its first frame; 12 packets were read, none was \
+                 given to a decoder",
+            ),
+            (
+                exited(0),
+                &reads[..],
+                "no frame was seen: 12 packets were read, none was given to a decoder; the program decodes by other means \
+                 than FFmpeg's shared libraries, or not at all",
+            ),
+        ] {
+            let report = without_frames(usage, seen);
+            assert_eq!(report.notes(), [note]);
+            assert!(report.text().ends_with(&format!("note: {note}\n")));
+        }
+        let part = without_frames(Usage::default(), &[]).of_part();
+        assert_eq!(part.notes(), ["no frame was seen in this time"]);
+        assert!(part.text_of_part().ends_with("note: no frame was seen in this time\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_observed_is_not_said_to_be_unused() {
+        let mut report = without_frames(Usage { exit_code: Some(0), ..Usage::default() }, &[]);
+        report.unprobed.push("player is static; a build with shared libraries can be observed".to_owned());
+        assert_eq!(
+            report.notes(),
+            [
+                "no frame was seen, because a part of the program cannot be observed",
+                "player is static; a build with shared libraries can be observed"
+            ]
+        );
+    }
+
+    #[test]
+    fn marks_and_calls_of_devices_are_calls() {
+        let mut report = without_frames(Usage::default(), &[]);
+        report.seen.device_calls = 7;
+        let note = report.without_frames().unwrap();
+        assert!(note.starts_with("no frame was seen: 7 calls of a V4L2 device were seen; "), "{note}");
+    }
+
+    #[test]
+    fn frames_that_are_left_out_are_counted_in_text_and_json() {
+        let stream = |stage: &str, others| StreamLedger {
+            stages: vec!["demux mov".to_owned(), stage.to_owned()],
+            others,
+            ..StreamLedger::default()
+        };
+        let streams = vec![stream("mux mp4", 2), stream("mux mp4", 1), stream("present", 0)];
+        let findings =
+            CallFindings { level: Some(TraceLevel::Bpf), ambiguous: 4, streams, ..CallFindings::default() };
+        let report =
+            TraceReport::new("player".to_owned(), 1_000, Usage::default(), Vec::new(), 0, Some(findings));
+        assert_eq!(report.notes(), ["left out: 4 ambiguous, 3 that did not pass mux mp4"]);
+        let entry =
+            |reason, stage: Option<&str>, frames| LeftOut { reason, stage: stage.map(str::to_owned), frames };
+        assert_eq!(
+            report.left_out,
+            [entry(LeftOutReason::Ambiguous, None, 4), entry(LeftOutReason::Incomplete, Some("mux mp4"), 3)]
+        );
+        // Frames that are still in the program are no loss while it runs.
+        assert_eq!(report.of_part().left_out, [entry(LeftOutReason::Ambiguous, None, 4)]);
+    }
+
+    #[test]
+    fn the_own_work_is_compared_with_the_programs() {
+        let usage = Usage { cpu_ns: Some(2_000_000), ..Usage::default() };
+        let mut report = TraceReport::new("player".to_owned(), 4_000_000, usage, Vec::new(), 0, None);
+        assert!(!report.text().contains("own work"));
+        report.own_cpu_ns = Some(26_000);
+        assert!(
+            report.text().contains("\nframepath's own work: 26.0 µs of CPU time (1.3 % of the program's)\n")
+        );
+        report.usage.cpu_ns = None;
+        assert!(report.text().contains("\nframepath's own work: 26.0 µs of CPU time\n"));
     }
 }

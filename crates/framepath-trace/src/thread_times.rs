@@ -156,6 +156,7 @@ impl ThreadTimes {
             }
             ThreadEventKind::Started { .. }
             | ThreadEventKind::Lost { .. }
+            | ThreadEventKind::Mapped { .. }
             | ThreadEventKind::Sampled { .. } => {}
         }
     }

@@ -316,6 +316,7 @@ pub(crate) fn timelines(
             ThreadEventKind::Ended => next(event.thread, event.at_ns, None),
             ThreadEventKind::Named { .. }
             | ThreadEventKind::Lost { .. }
+            | ThreadEventKind::Mapped { .. }
             | ThreadEventKind::Sampled { .. } => {}
         }
     }

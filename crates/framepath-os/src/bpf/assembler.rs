@@ -50,8 +50,6 @@ pub enum Helper {
     CurrentIds = 14,
     /// `bpf_probe_read_user_str(to, bytes, from)`: reads the process's memory up to a zero, which is always written.
     ReadUserText = 114,
-    /// `bpf_send_signal(number)`: sends a signal to the process.
-    SendSignal = 109,
     /// `bpf_probe_read_user(to, size, address)`.
     ReadUser = 112,
     /// `bpf_probe_read_kernel(to, size, address)`.
@@ -172,6 +170,13 @@ impl Assembler {
     /// Calls `helper` with its arguments in R1 to R5.
     pub fn call(&mut self, helper: Helper) -> &mut Assembler {
         self.push(0x85, Register::R0, Register::R0, 0, helper as i32)
+    }
+
+    /// Calls the kernel's function with the number `function` in its type information ([`Btf::function`](super::btf::Btf::function)),
+    /// with its arguments in R1 to R5.
+    pub fn call_kernel(&mut self, function: u32) -> &mut Assembler {
+        // BPF_PSEUDO_KFUNC_CALL is 2.
+        self.push(0x85, Register::R0, Register::R2, 0, function as i32)
     }
 
     /// Returns a label that has no place yet.

@@ -12,6 +12,7 @@ pub const KERNEL: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 const KIND_STRUCT: u32 = 4;
+const KIND_FUNCTION: u32 = 12;
 
 /// Type information.
 #[derive(Debug)]
@@ -44,35 +45,62 @@ impl Btf {
         }
     }
 
+    /// Returns the number of the function `name`; `None` if there is none.
+    pub fn function(&self, name: &str) -> Option<u32> {
+        // The numbers begin with 1.
+        self.types()
+            .zip(1..)
+            .find(|(kind, _)| kind.kind == KIND_FUNCTION && self.is_string(kind.name, name))
+            .map(|found| found.1)
+    }
+
+    /// Returns the types in the order of their numbers.
+    fn types(&self) -> impl Iterator<Item = BtfType> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let (name, info) = (word(&self.types, at)?, word(&self.types, at + 4)?);
+            let (count, kind) = ((info & 0xffff) as usize, info >> 24 & 0x1f);
+            let first = at + 12;
+            at = first + bytes_behind(kind, count)?;
+            Some(BtfType { name, kind, count, first, has_bit_sizes: info >> 31 == 1 })
+        })
+    }
+
     /// Returns the offset of the members `members` of struct `name`, bytes, in their order; `None` if the struct or one
     /// of its direct members is missing.
     pub fn offsets<const N: usize>(&self, name: &str, members: [&str; N]) -> Option<[u32; N]> {
-        let mut at = 0;
-        loop {
-            let [text, info, _] = [0, 4, 8].map(|offset| word(&self.types, at + offset));
-            let (text, info) = (text?, info?);
-            let (count, kind) = ((info & 0xffff) as usize, info >> 24 & 0x1f);
-            let first = at + 12;
-            if kind == KIND_STRUCT && self.is_string(text, name) {
-                let has_bit_sizes = info >> 31 == 1;
-                let offset = |member: &str| {
-                    let entries = (0..count).map(|n| first + 12 * n);
-                    let mut named = entries
-                        .filter(|at| word(&self.types, *at).is_some_and(|text| self.is_string(text, member)));
-                    let bits = word(&self.types, named.next()? + 8)?;
-                    Some(if has_bit_sizes { bits & 0xff_ffff } else { bits } / 8)
-                };
-                let offsets: Option<Vec<u32>> = members.into_iter().map(offset).collect();
-                return offsets?.try_into().ok();
-            }
-            at = first + bytes_behind(kind, count)?;
-        }
+        let bits: Option<Vec<u32>> =
+            members.into_iter().map(|member| self.bit_offset(name, member)).collect();
+        bits?.into_iter().map(|bits| bits / 8).collect::<Vec<u32>>().try_into().ok()
+    }
+
+    /// Returns the offset of the member `member` of struct `name`, bits; `None` if the struct or its direct member is missing.
+    pub fn bit_offset(&self, name: &str, member: &str) -> Option<u32> {
+        let found = self.types().find(|kind| kind.kind == KIND_STRUCT && self.is_string(kind.name, name))?;
+        let mut members = (0..found.count).map(|n| found.first + 12 * n);
+        let at =
+            members.find(|at| word(&self.types, *at).is_some_and(|text| self.is_string(text, member)))?;
+        let bits = word(&self.types, at + 8)?;
+        Some(if found.has_bit_sizes { bits & 0xff_ffff } else { bits })
     }
 
     fn is_string(&self, at: u32, text: &str) -> bool {
         let rest = self.strings.get(at as usize..).and_then(|rest| rest.strip_prefix(text.as_bytes()));
         rest.is_some_and(|rest| rest.first() == Some(&0))
     }
+}
+
+/// Head of a type.
+struct BtfType {
+    /// Place of its name among the texts.
+    name: u32,
+    kind: u32,
+    /// Number of its members.
+    count: usize,
+    /// Place of the first member.
+    first: usize,
+    /// True if the offsets of the members have the sizes of bit fields in their upper byte.
+    has_bit_sizes: bool,
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
@@ -118,6 +146,7 @@ mod tests {
         assert_eq!(btf.offsets("task", ["tgid", "pid"]), Some([12, 8]));
         assert_eq!(btf.offsets("task", ["ti"]), None);
         assert_eq!(btf.offsets("tas", ["pid"]), None);
+        assert_eq!((btf.bit_offset("task", "pid"), btf.function("task")), (Some(64), None));
         // Each truncation is an error or knows nothing.
         for end in 0..bytes.len() {
             let known = Btf::parse(&bytes[..end]).ok().and_then(|btf| btf.offsets("task", ["tgid"]));

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use super::assembler::Assembler;
+use super::btf::Btf;
 use super::{Attributes, Operation, call, call_for_descriptor};
 use crate::measure::function_event;
 
@@ -23,6 +24,10 @@ pub enum ProgramKind {
 /// Interface of the kernel that attaches programs to functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FunctionInterface {
+    /// BPF links of sessions (`uprobe_session`), since Linux 6.13: one program for begin and return, which is not called for the
+    /// return if its result at the begin was 1. So a program that is not wanted in a process costs only the begin there. The
+    /// number is that of the kernel's function `bpf_session_is_return`, which tells the two apart.
+    Sessions(u32),
     /// BPF links (`uprobe_multi`), since Linux 6.6.
     Links,
     /// Perf events of the kind `uprobe`, since Linux 4.17. They are removed one by one, each in some tens of milliseconds.
@@ -30,6 +35,14 @@ pub enum FunctionInterface {
 }
 
 impl FunctionInterface {
+    /// Returns the interface for programs of a begin alone.
+    pub fn alone(self) -> FunctionInterface {
+        match self {
+            FunctionInterface::Sessions(_) => FunctionInterface::Links,
+            other => other,
+        }
+    }
+
     /// Returns the best one that this kernel has.
     ///
     /// # Errors
@@ -39,10 +52,19 @@ impl FunctionInterface {
         empty.exit(0);
         let program = BpfProgram::load(ProgramKind::Function(FunctionInterface::Links), &empty)?;
         // A kernel that has links says that a folder is no file (EBADF); an older one does not know the type of the link.
-        let refused =
-            program.link_to_function(c"/", 0, false, 0).err().and_then(|error| error.raw_os_error());
-        let has_links = refused == Some(libc::EBADF);
-        Ok(if has_links { FunctionInterface::Links } else { FunctionInterface::Events })
+        let refused = program.link_to_function(c"/", 0, false).err().and_then(|error| error.raw_os_error());
+        if refused != Some(libc::EBADF) {
+            return Ok(FunctionInterface::Events);
+        }
+        let Some(is_return) = Btf::of_kernel().ok().and_then(|types| types.function("bpf_session_is_return"))
+        else {
+            return Ok(FunctionInterface::Links);
+        };
+        let sessions = FunctionInterface::Sessions(is_return);
+        let mut session = Assembler::new();
+        session.call_kernel(is_return).exit(0);
+        let has_sessions = BpfProgram::load(ProgramKind::Function(sessions), &session).is_ok();
+        Ok(if has_sessions { sessions } else { FunctionInterface::Links })
     }
 }
 
@@ -116,6 +138,7 @@ unsafe impl Attributes for Tracepoint {}
 const BPF_PROG_TYPE_KPROBE: u32 = 2;
 const BPF_PROG_TYPE_RAW_TRACEPOINT: u32 = 17;
 const BPF_TRACE_UPROBE_MULTI: u32 = 48;
+const BPF_TRACE_UPROBE_SESSION: u32 = 57;
 const BPF_F_UPROBE_MULTI_RETURN: u32 = 1;
 const LOG_BYTES: usize = 64 << 10;
 
@@ -127,6 +150,9 @@ impl BpfProgram {
     pub fn load(kind: ProgramKind, assembler: &Assembler) -> io::Result<BpfProgram> {
         let words = assembler.words();
         let (program_type, attach_type) = match kind {
+            ProgramKind::Function(FunctionInterface::Sessions(_)) => {
+                (BPF_PROG_TYPE_KPROBE, BPF_TRACE_UPROBE_SESSION)
+            }
             ProgramKind::Function(FunctionInterface::Links) => (BPF_PROG_TYPE_KPROBE, BPF_TRACE_UPROBE_MULTI),
             ProgramKind::Function(FunctionInterface::Events) => (BPF_PROG_TYPE_KPROBE, 0),
             ProgramKind::RawTracepoint => (BPF_PROG_TYPE_RAW_TRACEPOINT, 0),
@@ -163,41 +189,33 @@ impl BpfProgram {
     }
 
     /// Attaches the program, of kind [`ProgramKind::Function`], to the instruction at `offset` of the file `path`, or,
-    /// with `at_return`, to the return of the function that begins there, in process `process` alone: neither in
-    /// other processes nor in its children.
+    /// with `at_return`, to the return of the function that begins there. The probe belongs to the file: the program runs in
+    /// each process that has mapped it or maps it later, so it must tell by itself which processes it wants. No process
+    /// stops for it. A program of [`FunctionInterface::Sessions`] is attached to begin and return without `at_return`.
     ///
     /// # Errors
-    /// EINVAL if there is no instruction, or the kernel has no such interface; ESRCH without the process; EMFILE if there
-    /// are too many descriptors.
-    pub fn attach_to_function(
-        &self,
-        path: &Path,
-        offset: u64,
-        at_return: bool,
-        process: u32,
-    ) -> io::Result<Link> {
+    /// EINVAL if there is no instruction, or the kernel has no such interface; EMFILE if there are too many descriptors.
+    pub fn attach_to_function(&self, path: &Path, offset: u64, at_return: bool) -> io::Result<Link> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let descriptor = if self.kind == ProgramKind::Function(FunctionInterface::Events) {
-            let event = function_event::open(&path, offset, at_return, process)?;
+            let event = function_event::open(&path, offset, at_return)?;
             function_event::run(&event, self.descriptor.as_fd())?;
             event
         } else {
-            self.link_to_function(&path, offset, at_return, process)?
+            self.link_to_function(&path, offset, at_return)?
         };
         Ok(Link { _descriptor: descriptor })
     }
 
-    fn link_to_function(
-        &self,
-        path: &CStr,
-        offset: u64,
-        at_return: bool,
-        process: u32,
-    ) -> io::Result<OwnedFd> {
+    fn link_to_function(&self, path: &CStr, offset: u64, at_return: bool) -> io::Result<OwnedFd> {
+        let attach_type = match self.kind {
+            ProgramKind::Function(FunctionInterface::Sessions(_)) => BPF_TRACE_UPROBE_SESSION,
+            _ => BPF_TRACE_UPROBE_MULTI,
+        };
         let attributes = FunctionLink {
             program: self.descriptor.as_raw_fd() as u32,
             target: 0,
-            attach_type: BPF_TRACE_UPROBE_MULTI,
+            attach_type,
             flags: 0,
             path: path.as_ptr().cast(),
             offsets: &offset,
@@ -205,7 +223,8 @@ impl BpfProgram {
             cookies: std::ptr::null(),
             count: 1,
             probe_flags: if at_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
-            process,
+            // All processes.
+            process: 0,
             padding: 0,
         };
         call_for_descriptor(Operation::LinkCreate, &attributes)

@@ -12,16 +12,17 @@ use perf_event_open_sys as sys;
 use sys::bindings as perf;
 
 use super::perf_ring::open_event;
+use crate::process::affinity::online_cpus;
 
 const FOLDER: &str = "/sys/bus/event_source/devices/uprobe";
 
 /// Opens an event at the instruction at `offset` of the file `path`, or, with `at_return`, at the return of the function
-/// that begins there. The kernel puts the probe into the memory of process `process`, where all its threads meet it.
+/// that begins there. The kernel puts the probe into the memory of each process that has mapped the file or maps it later,
+/// where all its threads meet it on every CPU.
 ///
 /// # Errors
-/// The kernel has no such events (before 4.17) or denies them, there is no such process or file, or there are too
-/// many descriptors.
-pub(crate) fn open(path: &CStr, offset: u64, at_return: bool, process: u32) -> io::Result<OwnedFd> {
+/// The kernel has no such events (before 4.17) or denies them, there is no such file, or there are too many descriptors.
+pub(crate) fn open(path: &CStr, offset: u64, at_return: bool) -> io::Result<OwnedFd> {
     let mut attr = perf::perf_event_attr {
         type_: number("type")?,
         size: size_of::<perf::perf_event_attr>() as u32,
@@ -31,8 +32,9 @@ pub(crate) fn open(path: &CStr, offset: u64, at_return: bool, process: u32) -> i
     };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = offset;
-    let process = i32::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
-    open_event(&mut attr, process, -1)
+    // An event of all processes has a CPU. Its BPF program runs on every one.
+    let cpu = online_cpus()?.first().copied().unwrap_or(0);
+    open_event(&mut attr, -1, cpu as i32)
 }
 
 /// Runs the BPF program `program` at each event until the event is closed.

@@ -5,8 +5,12 @@
 //! process starts inherits. They need no PMU and, with the usual `perf_event_paranoid` of 2 or less, no
 //! privilege for a process of the same user.
 
+use std::ffi::OsString;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use perf_event_open_sys as sys;
@@ -68,6 +72,15 @@ pub enum ThreadEventKind {
     },
     /// The thread has ended.
     Ended,
+    /// The process has mapped a part of a file from which it can execute code.
+    Mapped {
+        /// Addresses of the part in the process.
+        range: Range<u64>,
+        /// Numbers of the file's device (major and minor) and inode.
+        file: [u64; 3],
+        /// Path of the file, as the process sees it. It may have been renamed or removed since.
+        path: PathBuf,
+    },
     /// The thread ran this instruction of the program, not of the kernel, when its time between samples was over.
     Sampled {
         /// Address of the instruction.
@@ -111,7 +124,7 @@ impl From<io::Error> for ObserveError {
 impl ProcessEvents {
     /// Observes `threads`, which are all threads of a process, and what they start later. With `at_exec`, the
     /// observation begins when the process executes a program. With `sample_every`, each thread has a sample whenever it
-    /// has been on a CPU for this time.
+    /// has been on a CPU for this time, and the files with code that the processes map are reported.
     ///
     /// # Errors
     /// [`ObserveError`]; [`ObserveError::NoThread`] only if all threads have ended.
@@ -125,6 +138,8 @@ impl ProcessEvents {
             attr.config = perf::PERF_COUNT_SW_CPU_CLOCK.into();
             attr.__bindgen_anon_1.sample_period = time.as_nanos() as u64;
             attr.sample_type |= u64::from(perf::PERF_SAMPLE_IP);
+            attr.set_mmap(1);
+            attr.set_mmap2(1);
         }
         attr.set_inherit(1);
         attr.set_comm(1);
@@ -208,6 +223,18 @@ fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
             let started = ThreadEventKind::Started { thread: threads as i32, process: processes as i32 };
             let (process, thread) = ((processes >> 32) as i32, (threads >> 32) as i32);
             Some(ThreadEvent { process, thread, at_ns, kind: started })
+        }
+        perf::PERF_RECORD_MMAP2 => {
+            // Process and thread, address, length, offset, numbers of the device, inode, its generation, protection, path.
+            let words: Vec<u64> = record.body().collect();
+            let [_, address, length, _, device, inode, _, _] = *words.first_chunk()?;
+            let path = words[8..].iter().flat_map(|word| word.to_ne_bytes());
+            let path: Vec<u8> = path.take_while(|byte| *byte != 0).collect();
+            event(ThreadEventKind::Mapped {
+                range: address..address.checked_add(length)?,
+                file: [device & 0xffff_ffff, device >> 32, inode],
+                path: OsString::from_vec(path).into(),
+            })
         }
         perf::PERF_RECORD_SAMPLE => event(ThreadEventKind::Sampled { address: record.body().next()? }),
         perf::PERF_RECORD_LOST => {
