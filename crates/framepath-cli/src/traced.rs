@@ -4,7 +4,7 @@
 use framepath::{HopInfo, Report, export};
 use framepath_model::summary::SummaryRow;
 use framepath_os::measure::meter::Level;
-use framepath_trace::{StreamLedger, TraceReport};
+use framepath_trace::{StageWait, StreamLedger, TraceReport};
 use serde_json::{Value, json};
 
 /// Returns the report of each stream, with a name that no other stream of the program has and that is the same in the next
@@ -40,6 +40,17 @@ fn thread(traced: &TraceReport, id: i32) -> String {
 /// Returns the figures as JSON: a summary as that of a run, with a row for each stream, and with the times of the
 /// threads and the facts of the recording under the key `trace`.
 pub(crate) fn json(traced: &TraceReport, reports: &mut [(String, Report)]) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&figures(traced, reports)?)
+}
+
+/// Returns the same on one line, with a line end.
+pub(crate) fn json_line(traced: &TraceReport) -> serde_json::Result<String> {
+    let mut line = serde_json::to_string(&figures(traced, &mut reports(traced))?)?;
+    line.push('\n');
+    Ok(line)
+}
+
+fn figures(traced: &TraceReport, reports: &mut [(String, Report)]) -> serde_json::Result<Value> {
     let row = |(name, report): &mut (String, Report)| SummaryRow {
         contender: name.clone(),
         ..export::summary::row(report, &traced.program)
@@ -47,8 +58,17 @@ pub(crate) fn json(traced: &TraceReport, reports: &mut [(String, Report)]) -> se
     let mut summary = export::summary::of_rows("trace", reports.iter_mut().map(row).collect());
     summary.notes = traced.notes();
     let mut value = serde_json::to_value(&summary)?;
+    for (row, stream) in traced.streams.iter().enumerate() {
+        for hop in 0..stream.stages.len() {
+            let waits: Vec<&StageWait> =
+                stream.stage_waits.iter().filter(|wait| usize::from(wait.hop) == hop).collect();
+            if let Some(Value::Object(keys)) = value.pointer_mut(&format!("/rows/{row}/hops/{hop}")) {
+                keys.insert("waits".to_owned(), json!(waits));
+            }
+        }
+    }
     if let Value::Object(keys) = &mut value {
         keys.insert("trace".to_owned(), json!(traced));
     }
-    serde_json::to_string_pretty(&value)
+    Ok(value)
 }

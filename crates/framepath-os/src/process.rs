@@ -10,6 +10,8 @@ pub mod cancel;
 pub mod cgroup;
 #[cfg(not(loom))]
 pub mod children;
+#[cfg(not(any(loom, miri)))]
+pub mod cpu_quota;
 #[cfg(not(loom))]
 pub mod crash;
 #[cfg(not(any(loom, miri)))]
@@ -31,6 +33,8 @@ pub mod running;
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod signal;
+#[cfg(not(any(loom, miri)))]
+pub mod signal_relay;
 #[cfg(not(any(loom, miri)))]
 pub mod spawn;
 #[cfg(not(any(loom, miri)))]

@@ -2,6 +2,7 @@
 //! Causes of a part of a frame's time: from what the part is, and from the timelines of its threads.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 
 use framepath_model::ledger::{Cause, Row, SpanPlace, flag};
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
@@ -12,7 +13,9 @@ use crate::frame_ledger::StreamLedger;
 use crate::names::ObjectNames;
 use crate::spans::CallSpan;
 use crate::stage_limits::StageLimits;
-use crate::timeline::{Doing, ThreadStretch, Timeline, WaitReason};
+use crate::stage_wait::WaitKey;
+use crate::timeline::{Doing, ThreadStretch, Timeline};
+use crate::wait_reason::WaitReason;
 
 /// Facts from which ledgers are made.
 #[derive(Debug)]
@@ -23,7 +26,9 @@ pub(crate) struct TraceFacts<'a> {
     /// Stages that ledgers show.
     pub(crate) limits: StageLimits,
     /// Codecs that have threads of their own, with these threads.
-    pub(crate) pools: HashMap<(i32, u64), HashSet<i32>>,
+    pub(crate) pools: HashMap<CodecId, HashSet<i32>>,
+    /// Times in which a thread of these codecs ran or could run, in their order.
+    busy: HashMap<CodecId, Vec<Range<u64>>>,
     /// Processes of which `copying` has all samples.
     pub(crate) sampled: HashSet<i32>,
     /// Times of each thread's samples in functions that copy, in their order.
@@ -40,19 +45,22 @@ pub(crate) struct TraceFacts<'a> {
 /// Part of a frame's time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Part {
-    /// A thread works on the frame. With `pool`, its waits are for the codec's own threads.
-    Thread { thread: i32, pool: bool },
+    /// A thread works on the frame. With `pool`, it waits for the threads of that codec.
+    Thread { thread: i32, pool: Option<CodecId> },
     /// The frame is on the way from one thread to another, or to the same one.
     Way { from: i32, to: i32 },
     /// The frame is on the way to a thread that shows it at its time.
     WayToWindow { from: i32, to: i32 },
-    /// The codec keeps the frame.
-    Held,
-    /// The codec's own threads share the frames.
-    Pool,
+    /// The codec, filter or element keeps the frame. It would give it back if this thread went on.
+    Held { caller: i32 },
+    /// The codec's own threads share the frames. Where none of them runs, the codec keeps the frame.
+    Pool { caller: i32, codec: CodecId },
     /// A device has the frame.
     Device,
 }
+
+/// Process and address of a codec.
+pub(crate) type CodecId = (i32, u64);
 
 /// Part of a frame's time and the time at which it ends, CLOCK_MONOTONIC nanoseconds.
 pub(crate) type PartUntil = (Part, u64);
@@ -66,6 +74,7 @@ impl TraceFacts<'_> {
     ) -> TraceFacts<'a> {
         let pools = pools(spans, events);
         let is_call = |span: &CallSpan| span.data != 0 && span.call != Call::GetBuffer;
+        let busy = pools.iter().map(|(codec, threads)| (*codec, busy(threads, timelines))).collect();
         let has_pool = |span: &CallSpan| is_call(span) && pools.contains_key(&(span.process, span.object));
         TraceFacts {
             spans,
@@ -78,6 +87,7 @@ impl TraceFacts<'_> {
             pool_calls: by_thread(spans, has_pool),
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
             pools,
+            busy,
         }
     }
 
@@ -180,13 +190,17 @@ impl TraceFacts<'_> {
     /// Adds the time of a part to the row, by cause, and its stretches to the ledger.
     fn add(&self, row: &mut Row, part: Part, from_ns: u64, to_ns: u64, ledger: &mut StreamLedger) {
         match part {
-            Part::Held => {
-                row.held_ns += to_ns - from_ns;
-                ledger.span(row, SpanPlace::Inside(Cause::Held), from_ns, to_ns);
-            }
-            Part::Pool => {
-                row.pool_ns += to_ns - from_ns;
-                ledger.span(row, SpanPlace::Inside(Cause::Pool), from_ns, to_ns);
+            Part::Held { caller } => self.add_held(row, caller, from_ns, to_ns, ledger),
+            Part::Pool { caller, codec } => {
+                for (from_ns, to_ns, is_busy) in self.shares(codec, from_ns, to_ns) {
+                    match is_busy {
+                        true => {
+                            row.pool_ns += to_ns - from_ns;
+                            ledger.span(row, SpanPlace::Inside(Cause::Pool), from_ns, to_ns);
+                        }
+                        false => self.add_held(row, caller, from_ns, to_ns, ledger),
+                    }
+                }
             }
             Part::Device => {
                 row.device_ns += to_ns - from_ns;
@@ -202,7 +216,7 @@ impl TraceFacts<'_> {
                 let busy_ns = self.busy_until(to, from_ns, to_ns);
                 row.queue_ns += busy_ns - from_ns;
                 ledger.span(row, SpanPlace::Inside(Cause::Queue), from_ns, busy_ns);
-                self.add(row, Part::Thread { thread: to, pool: false }, busy_ns, to_ns, ledger);
+                self.add(row, Part::Thread { thread: to, pool: None }, busy_ns, to_ns, ledger);
             }
             Part::Way { from, to } => self.add_way(row, (from, to), (from_ns, to_ns), false, ledger),
             Part::WayToWindow { from, to } => self.add_way(row, (from, to), (from_ns, to_ns), true, ledger),
@@ -238,7 +252,7 @@ impl TraceFacts<'_> {
             match stretch.doing {
                 // The second thread had to make room.
                 _ if stretch.is_ended_by(to) => row.queue_ns += stretch.to_ns - stretch.from_ns,
-                _ => self.add_thread(row, from, false, stretch.from_ns, stretch.to_ns, ledger),
+                _ => self.add_thread(row, from, None, stretch.from_ns, stretch.to_ns, ledger),
             }
         }
         // While the second thread has calls for others, the frame waits in a queue. It leaves a full one at the latest when
@@ -254,7 +268,7 @@ impl TraceFacts<'_> {
         for stretch in self.stretches(to, busy_ns, to_ns) {
             // The first thread may be late with the frame all the same. Other threads end other waits.
             let thread = if stretch.may_be_ended_by(from) { from } else { to };
-            self.add_thread(row, thread, false, stretch.from_ns, stretch.to_ns, ledger);
+            self.add_thread(row, thread, None, stretch.from_ns, stretch.to_ns, ledger);
         }
     }
 
@@ -265,9 +279,74 @@ impl TraceFacts<'_> {
         next.checked_sub(1).is_some_and(|last| self.spans[waits[last]].leave_ns > at_ns)
     }
 
-    /// True if this thread called a codec with threads of its own between the two times.
-    pub(crate) fn has_pool(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
-        self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next().is_some()
+    /// Returns the codec with threads of its own that this thread called first between the two times.
+    pub(crate) fn pool(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<CodecId> {
+        let call = self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next()?;
+        Some((call.process, call.object))
+    }
+
+    /// Returns the codec if it has threads of its own.
+    pub(crate) fn with_pool(&self, codec: CodecId) -> Option<CodecId> {
+        self.pools.contains_key(&codec).then_some(codec)
+    }
+
+    /// Divides a time into those in which a thread of the codec ran or could run, with true, and the others.
+    fn shares(&self, codec: CodecId, from_ns: u64, to_ns: u64) -> Vec<(u64, u64, bool)> {
+        let busy = self.busy.get(&codec).map_or(&[][..], Vec::as_slice);
+        let first = busy.partition_point(|busy| busy.end <= from_ns);
+        let (mut shares, mut at_ns) = (Vec::new(), from_ns);
+        for busy in busy[first..].iter().take_while(|busy| busy.start < to_ns) {
+            let (start_ns, end_ns) = (busy.start.max(at_ns), busy.end.min(to_ns));
+            shares.extend([(at_ns, start_ns, false), (start_ns, end_ns, true)]);
+            at_ns = end_ns;
+        }
+        shares.push((at_ns, to_ns, false));
+        shares.retain(|(from_ns, to_ns, _)| from_ns < to_ns);
+        shares
+    }
+
+    /// Adds a time in which a codec, filter or element kept the frame: it is held, except while the thread that would have it go on
+    /// is held up itself.
+    fn add_held(&self, row: &mut Row, caller: i32, from_ns: u64, to_ns: u64, ledger: &mut StreamLedger) {
+        let mut held_up = Vec::new();
+        self.held_up(caller, from_ns, to_ns, MOST_WAKERS, &mut held_up);
+        let mut at_ns = from_ns;
+        for (thread, stretch) in held_up {
+            self.add_only_held(row, at_ns, stretch.from_ns, ledger);
+            let cause = self.add_stretch(row, thread, &stretch, ledger);
+            ledger.span(row, SpanPlace::Inside(cause), stretch.from_ns, stretch.to_ns);
+            at_ns = stretch.to_ns;
+        }
+        self.add_only_held(row, at_ns, to_ns, ledger);
+    }
+
+    fn add_only_held(&self, row: &mut Row, from_ns: u64, to_ns: u64, ledger: &mut StreamLedger) {
+        row.held_ns += to_ns.saturating_sub(from_ns);
+        ledger.span(row, SpanPlace::Inside(Cause::Held), from_ns, to_ns);
+    }
+
+    /// Finds the stretches in which a thread could not go on for a reason outside of the program's own work: it was stopped,
+    /// had no CPU, or waited for what no thread of the process brings. A wait for another thread is followed to that one, at most
+    /// `wakers` times. Each stretch comes with its thread, in the order of time.
+    fn held_up(
+        &self,
+        thread: i32,
+        from_ns: u64,
+        to_ns: u64,
+        wakers: u32,
+        found: &mut Vec<(i32, ThreadStretch)>,
+    ) {
+        for stretch in self.stretches(thread, from_ns, to_ns) {
+            match stretch.doing {
+                Doing::Running | Doing::Woken => {}
+                Doing::Preempted | Doing::Throttled | Doing::Stopped => found.push((thread, stretch)),
+                Doing::Waiting(wait) if wait.reason.is_outside() => found.push((thread, stretch)),
+                Doing::Waiting(_) if wakers > 0 && stretch.by != thread => {
+                    self.held_up(stretch.by, stretch.from_ns, stretch.to_ns, wakers - 1, found);
+                }
+                Doing::Waiting(_) => {}
+            }
+        }
     }
 
     /// Returns the number of the thread's samples in functions that copy.
@@ -285,37 +364,114 @@ impl TraceFacts<'_> {
         &self,
         row: &mut Row,
         thread: i32,
-        pool: bool,
+        pool: Option<CodecId>,
         from_ns: u64,
         to_ns: u64,
         ledger: &mut StreamLedger,
     ) {
         for stretch in self.stretches(thread, from_ns, to_ns) {
-            let ns = stretch.to_ns - stretch.from_ns;
             let begins_inside = u32::from(stretch.from_ns > from_ns);
             match stretch.doing {
                 Doing::Waiting(_) => row.voluntary_switches += begins_inside,
-                Doing::Preempted => row.involuntary_switches += begins_inside,
+                Doing::Preempted | Doing::Throttled | Doing::Stopped => {
+                    row.involuntary_switches += begins_inside;
+                }
                 Doing::Running | Doing::Woken => {}
             }
-            match stretch.doing {
-                Doing::Running => {
-                    row.compute_ns += ns - stretch.stolen_ns;
+            match (stretch.doing, pool) {
+                (Doing::Running, _) => {
+                    row.compute_ns += stretch.to_ns - stretch.from_ns - stretch.stolen_ns;
                     row.stolen_ns += stretch.stolen_ns;
                     row.copy_ns += SAMPLE_NS * self.copies(thread, stretch.from_ns, stretch.to_ns);
+                    row.minor_faults += stretch.faults;
                 }
-                Doing::Preempted => row.preempted_ns += ns,
-                Doing::Woken => row.wakeup_ns += ns,
-                Doing::Waiting(WaitReason::Timer) => row.paced_ns += ns,
-                Doing::Waiting(_) if self.is_clock_wait(thread, stretch.from_ns) => row.paced_ns += ns,
-                Doing::Waiting(WaitReason::Lock | WaitReason::Unknown) if pool => row.pool_ns += ns,
-                Doing::Waiting(reason) => {
-                    row.blocked_ns += ns;
-                    *ledger.blocked.entry((row.hop, reason.name())).or_default() += ns as f64;
+                (Doing::Waiting(wait), Some(codec))
+                    if matches!(wait.reason, WaitReason::Lock | WaitReason::Unknown) =>
+                {
+                    self.add_pool_wait(row, thread, codec, &stretch, ledger);
                 }
+                _ => _ = self.add_stretch(row, thread, &stretch, ledger),
             }
         }
     }
+
+    /// Adds the wait of a thread for the threads of a codec: `pool` while one of them runs or could run, and otherwise what they wait
+    /// for.
+    fn add_pool_wait(
+        &self,
+        row: &mut Row,
+        thread: i32,
+        codec: CodecId,
+        wait: &ThreadStretch,
+        ledger: &mut StreamLedger,
+    ) {
+        for (from_ns, to_ns, is_busy) in self.shares(codec, wait.from_ns, wait.to_ns) {
+            if is_busy {
+                row.pool_ns += to_ns - from_ns;
+                continue;
+            }
+            let mut held_up = Vec::new();
+            self.held_up(wait.by, from_ns, to_ns, MOST_WAKERS, &mut held_up);
+            let mut at_ns = from_ns;
+            for (thread, stretch) in held_up {
+                let own = ThreadStretch { from_ns: at_ns, to_ns: stretch.from_ns, ..*wait };
+                self.add_stretch(row, thread, &own, ledger);
+                self.add_stretch(row, thread, &stretch, ledger);
+                at_ns = stretch.to_ns;
+            }
+            self.add_stretch(row, thread, &ThreadStretch { from_ns: at_ns, to_ns, ..*wait }, ledger);
+        }
+    }
+
+    /// Adds a stretch in which the thread was on no CPU to the row. Returns its cause.
+    fn add_stretch(
+        &self,
+        row: &mut Row,
+        thread: i32,
+        stretch: &ThreadStretch,
+        ledger: &mut StreamLedger,
+    ) -> Cause {
+        let ns = stretch.to_ns.saturating_sub(stretch.from_ns);
+        let (cause, sum) = match stretch.doing {
+            Doing::Running => (Cause::Compute, &mut row.compute_ns),
+            Doing::Preempted => (Cause::Preempted, &mut row.preempted_ns),
+            Doing::Throttled => (Cause::Throttled, &mut row.throttled_ns),
+            Doing::Stopped => (Cause::Stopped, &mut row.stopped_ns),
+            Doing::Woken => (Cause::Wakeup, &mut row.wakeup_ns),
+            Doing::Waiting(wait) if wait.reason == WaitReason::Timer => (Cause::Paced, &mut row.paced_ns),
+            Doing::Waiting(_) if self.is_clock_wait(thread, stretch.from_ns) => {
+                (Cause::Paced, &mut row.paced_ns)
+            }
+            Doing::Waiting(_) => (Cause::Blocked, &mut row.blocked_ns),
+        };
+        *sum += ns;
+        if let (Doing::Waiting(wait), true) = (stretch.doing, ns > 0) {
+            let by = if wait.reason.has_waker() { stretch.by } else { 0 };
+            *ledger.waits.entry((row.hop, WaitKey { cause, wait, by })).or_default() += ns as f64;
+        }
+        cause
+    }
+}
+
+/// Greatest number of threads that are followed from a wait to the next one.
+const MOST_WAKERS: u32 = 4;
+
+/// Returns the times in which one of the threads ran or could run, in their order.
+fn busy(threads: &HashSet<i32>, timelines: &HashMap<i32, Timeline>) -> Vec<Range<u64>> {
+    let lines = threads.iter().filter_map(|thread| timelines.get(thread));
+    let stretches = lines.flat_map(|line| line.between(0, u64::MAX));
+    let is_busy = |stretch: &ThreadStretch| !matches!(stretch.doing, Doing::Waiting(_) | Doing::Stopped);
+    let mut times: Vec<Range<u64>> =
+        stretches.filter(is_busy).map(|stretch| stretch.from_ns..stretch.to_ns).collect();
+    times.sort_by_key(|time| time.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for time in times {
+        match merged.last_mut() {
+            Some(last) if last.end >= time.start => last.end = last.end.max(time.end),
+            _ => merged.push(time),
+        }
+    }
+    merged
 }
 
 /// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.
@@ -361,15 +517,27 @@ fn by_thread(spans: &[CallSpan], is_wanted: impl Fn(&CallSpan) -> bool) -> HashM
 mod tests {
     use super::*;
     use crate::calls::NO_PTS;
+    use crate::timeline::Wait;
 
     const FIRST: i32 = 1;
     const SECOND: i32 = 2;
     const OTHER: i32 = 3;
-    const LOCK: Doing = Doing::Waiting(WaitReason::Lock);
-    const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
+    const LOCK: Doing = waiting(WaitReason::Lock);
+    const TIMER: Doing = waiting(WaitReason::Timer);
+
+    const fn waiting(reason: WaitReason) -> Doing {
+        Doing::Waiting(Wait { reason, object: None, is_write: false })
+    }
 
     fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
+            from_ns,
+            to_ns,
+            doing,
+            by,
+            stolen_ns: 0,
+            faults: 0,
+        };
         Timeline::of(stretches.iter().copied().map(stretch).collect())
     }
 
@@ -438,8 +606,7 @@ mod tests {
     #[test]
     fn a_level_without_wakers_takes_a_consumers_wait_for_the_hand_over() {
         let first = line(&[(0, 300, Doing::Running, 0)]);
-        let second =
-            line(&[(60, 150, Doing::Waiting(WaitReason::Unknown), 0), (150, 200, Doing::Running, 0)]);
+        let second = line(&[(60, 150, waiting(WaitReason::Unknown), 0), (150, 200, Doing::Running, 0)]);
         assert_eq!(way(first, second, 60, 170), [100, 0, 0, 0, 0]);
     }
 }

@@ -24,12 +24,13 @@ use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
-use crate::probes::{ProbeCount, ProbeEvent, Probes, SwitchOut};
+use crate::probes::{ProbeCount, ProbeEvent, Probes, SwitchOut, SwitchReason};
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
+use crate::wait_object::WaitObjects;
 
 /// Calls of a recording.
 #[derive(Debug)]
@@ -40,6 +41,7 @@ pub(crate) struct CallLog {
     marks: Vec<Mark>,
     devices: Vec<DeviceCall>,
     switches: Vec<SwitchOut>,
+    objects: WaitObjects,
     wake_ups: Vec<WakeUp>,
     /// Numbers of the devices and inodes of the files that were given to [`CallLog::attach`].
     mapped: HashSet<[u64; 3]>,
@@ -103,10 +105,17 @@ pub(crate) struct CallFindings {
     pub(crate) clocks: HashMap<i32, u64>,
     pub(crate) lost: u64,
     pub(crate) probes: ProbeCount,
+    /// Objects that threads waited for.
+    pub(crate) objects: WaitObjects,
     /// Files that got their probes behind the mapping.
     pub(crate) late: Vec<LateProbes>,
     /// Why programs and libraries got no probes.
     pub(crate) unprobed: Vec<String>,
+    /// Number of marks of frames, and of calls of devices.
+    pub(crate) marks: usize,
+    pub(crate) device_calls: usize,
+    /// True if the ledgers tell the time behind a used CPU quota from preemptions.
+    pub(crate) knows_quotas: bool,
 }
 
 impl CallLog {
@@ -164,6 +173,7 @@ impl CallLog {
             calls,
             marks: Vec::new(),
             devices: Vec::new(),
+            objects: WaitObjects::default(),
             switches,
             wake_ups,
             mapped: HashSet::new(),
@@ -222,6 +232,10 @@ impl CallLog {
                     let late_ns = now_ns().saturating_sub(mapping.at_ns);
                     self.late.push(LateProbes { file: file.name, process: mapping.process, late_ns });
                 }
+                // The process has ended meanwhile.
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) || !file.path.exists() => {
+                    self.mapped.remove(&mapping.file);
+                }
                 Err(error) => {
                     self.unprobed
                         .push(format!("cannot attach probes to {}: {error}", mapping.path.display()));
@@ -236,7 +250,8 @@ impl CallLog {
 
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
-        let CallLog { source, names, calls, marks, devices, switches, wake_ups, .. } = self;
+        let CallLog { source, names, calls, marks, devices, switches, wake_ups, objects, .. } = self;
+        objects.look_again();
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
@@ -269,7 +284,12 @@ impl CallLog {
                 call.file.minor.into_iter().for_each(|minor| names.see_device(minor));
                 devices.push(call);
             }
-            ProbeEvent::Switched(switch) => switches.push(switch),
+            ProbeEvent::Switched(mut switch) => {
+                if let SwitchReason::Waits(call) = &mut switch.reason {
+                    objects.resolve(switch.process, call);
+                }
+                switches.push(switch);
+            }
             ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
             ProbeEvent::Loaded => {}
         });
@@ -319,7 +339,7 @@ impl CallLog {
         sampled: &HashSet<i32>,
         end_ns: u64,
     ) -> CallFindings {
-        let (level, lost, probes, unprobed) = match &self.source {
+        let (level, lost, probes, unprobed, knows_quotas) = match &self.source {
             Source::Probes(probes) => {
                 let of_static = |name: &String| {
                     format!(
@@ -328,17 +348,17 @@ impl CallLog {
                     )
                 };
                 let unprobed = probes.unprobed().iter().map(of_static).chain(self.unprobed.iter().cloned());
-                (TraceLevel::Bpf, probes.lost(), probes.count(), unprobed.collect())
+                (TraceLevel::Bpf, probes.lost(), probes.count(), unprobed.collect(), probes.knows_quotas())
             }
             Source::Library(preload) => {
-                (TraceLevel::Preload, preload.lost(), ProbeCount::default(), Vec::new())
+                (TraceLevel::Preload, preload.lost(), ProbeCount::default(), Vec::new(), false)
             }
         };
         self.sort();
         // A program that names its frames itself is shown by its own stages.
         let is_marked = !self.marks.is_empty();
         let spans = if is_marked { mark_spans(&self.marks) } else { spans(&self.calls) };
-        let timelines = timelines(events, &self.switches, &self.wake_ups, end_ns);
+        let timelines = timelines(events, &self.switches, &self.objects, &self.wake_ups, end_ns);
         let mut facts = TraceFacts::new(&spans, &timelines, &self.names, events);
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
@@ -381,8 +401,12 @@ impl CallLog {
             clocks: HashMap::new(),
             lost,
             probes,
+            objects: self.objects.clone(),
             late: self.late.clone(),
             unprobed,
+            knows_quotas,
+            marks: self.marks.len(),
+            device_calls: self.devices.len(),
             calls: Vec::new(),
         }
     }
@@ -478,7 +502,7 @@ mod tests {
                 .collect();
             calls.sort_by_key(|event| event.at_ns);
             let spans = spans(&calls);
-            let timelines = timelines(&[], &[], &[], u64::MAX);
+            let timelines = timelines(&[], &[], &WaitObjects::default(), &[], u64::MAX);
             let found = identify(&spans, &names);
             let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
             let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();

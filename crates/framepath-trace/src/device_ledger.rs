@@ -13,7 +13,8 @@ use crate::device_frames::{DequeuedFrame, DeviceFrames, DeviceStream, DeviceWork
 use crate::frame_ledger::{StreamLedger, complete};
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
-use crate::timeline::{Doing, ThreadStretch, WaitReason};
+use crate::timeline::{Doing, ThreadStretch};
+use crate::wait_reason::WaitReason;
 
 impl DeviceFrames {
     /// Returns the times in which threads had frames, as calls: from the call that got a frame to the thread's next one; in a
@@ -98,7 +99,8 @@ fn device_parts(frame: &DequeuedFrame, facts: &TraceFacts<'_>) -> (u64, Vec<Part
     let born_ns = frame.given_ns.or(frame.taken.captured_ns());
     // A driver without videobuf2 does not tell when it was done: at the latest when it ended the thread's wait.
     let is_for_device = |wait: &ThreadStretch| {
-        matches!(wait.doing, Doing::Waiting(WaitReason::Ioctl | WaitReason::Poll | WaitReason::Unknown))
+        let reasons = [WaitReason::Ioctl, WaitReason::Device, WaitReason::Poll, WaitReason::Unknown];
+        matches!(wait.doing, Doing::Waiting(wait) if reasons.contains(&wait.reason))
     };
     let line = facts.timelines.get(&thread);
     let woken_ns = || line?.last_end(born_ns.unwrap_or(at_ns), at_ns, is_for_device);
@@ -113,13 +115,13 @@ fn process_parts(frame: &DequeuedFrame, facts: &TraceFacts<'_>) -> Vec<PartUntil
     let DequeuedFrame { taken, back, .. } = frame;
     let (from, to) = (taken.thread, back.thread);
     let own_ns = facts.own_until((from, taken.at_ns), (to, back.at_ns));
-    let own = (Part::Thread { thread: from, pool: false }, own_ns);
+    let own = (Part::Thread { thread: from, pool: None }, own_ns);
     if from == to {
         return vec![own, (Part::Way { from, to }, back.at_ns)];
     }
     // The second thread has the frame when it has given back the one before.
     let free_ns = facts.last_call(to, back.at_ns).unwrap_or(own_ns).max(own_ns);
-    vec![own, (Part::Way { from, to }, free_ns), (Part::Thread { thread: to, pool: false }, back.at_ns)]
+    vec![own, (Part::Way { from, to }, free_ns), (Part::Thread { thread: to, pool: None }, back.at_ns)]
 }
 
 #[cfg(test)]
@@ -129,10 +131,15 @@ mod tests {
     use crate::device_frames::tests::call;
     use crate::names::ObjectNames;
     use crate::timeline::Timeline;
+    use crate::timeline::Wait;
     use framepath_model::ledger::Row;
 
-    const POLL: Doing = Doing::Waiting(WaitReason::Poll);
-    const LOCK: Doing = Doing::Waiting(WaitReason::Lock);
+    const POLL: Doing = waiting(WaitReason::Poll);
+    const LOCK: Doing = waiting(WaitReason::Lock);
+
+    const fn waiting(reason: WaitReason) -> Doing {
+        Doing::Waiting(Wait { reason, object: None, is_write: false })
+    }
 
     /// Flag of a time stamp of CLOCK_MONOTONIC.
     const MONOTONIC: u32 = 0x2000;
@@ -152,7 +159,14 @@ mod tests {
     fn rows(calls: &[DeviceCall], lines: &[Line<'_>]) -> (String, Vec<Row>) {
         let found = DeviceFrames::of(calls);
         let spans = found.spans();
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 };
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
+            from_ns,
+            to_ns,
+            doing,
+            by,
+            stolen_ns: 0,
+            faults: 0,
+        };
         let line =
             |(thread, line): &Line<'_>| (*thread, Timeline::of(line.iter().copied().map(stretch).collect()));
         let timelines = lines.iter().map(line).collect();

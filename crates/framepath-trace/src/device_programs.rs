@@ -168,7 +168,7 @@ impl Maps<'_> {
         address(&mut program, R2, KEY);
         program.call(Helper::MapDelete).place(unknown);
         program.call(Helper::CurrentTask).copy(R1, R0).call(Helper::TaskRegisters).copy(R8, R0);
-        program.load(R1, R8, registers::DESCRIPTOR).store(R10, DESCRIPTOR, R1);
+        program.load(R1, R8, registers::CALL_ARGUMENTS[0]).store(R10, DESCRIPTOR, R1);
         address(&mut program, R1, V4L2_BUFFER);
         program.set(R2, 8 * BUFFER_WORDS as i32).copy(R3, R9).call(Helper::ReadKernel);
         // For a buffer without planes, this is no address of the kernel: the read fails and leaves a zero.

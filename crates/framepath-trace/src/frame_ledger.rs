@@ -14,6 +14,7 @@ use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::copy_functions::SAMPLE_NS;
 use crate::identify::{Identified, TracedFrame};
 use crate::stage_limits::cut;
+use crate::stage_wait::{StageWait, WaitKey};
 use crate::stream_ways::ways;
 use crate::timeline::ThreadStretch;
 
@@ -36,8 +37,10 @@ pub struct StreamLedger {
     pub frames: u64,
     /// Number of packets whose frames did not: dropped inside, hidden, or still in the program at the end.
     pub others: u64,
-    /// Mean time for which a frame was blocked in each stage, by what it waited for, nanoseconds.
-    pub blocked: BTreeMap<(u16, &'static str), f64>,
+    /// What frames waited for in each stage, the longest first: named when the recording has ended.
+    pub stage_waits: Vec<StageWait>,
+    /// Mean time for which a frame waited in each stage, by what it waited for, nanoseconds.
+    pub(crate) waits: BTreeMap<(u16, WaitKey), f64>,
     /// Number of samples in which a frame's thread copied memory.
     pub copy_samples: u64,
 }
@@ -125,10 +128,10 @@ pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamL
     ledgers
 }
 
-/// Completes a ledger that has all its frames: turns the sums of blocked time into means per frame, and takes the copies
+/// Completes a ledger that has all its frames: turns the sums of waits into means per frame, and takes the copies
 /// out of the time on CPUs.
 pub(crate) fn complete(ledger: &mut StreamLedger, facts: &TraceFacts<'_>) {
-    for ns in ledger.blocked.values_mut() {
+    for ns in ledger.waits.values_mut() {
         *ns /= ledger.frames.max(1) as f64;
     }
     match facts.sampled.contains(&ledger.process) {
@@ -265,30 +268,30 @@ impl Stream<'_> {
         match stage {
             0 => {
                 let read = &spans[frame.read.unwrap_or(frame.send)];
-                (vec![(Part::Thread { thread: read.thread, pool: false }, read.leave_ns)], read.thread)
+                (vec![(Part::Thread { thread: read.thread, pool: None }, read.leave_ns)], read.thread)
             }
             1 => {
                 let send = &spans[frame.send];
                 let from = before(frame.read).unwrap_or(send.thread);
-                let has_pool = self.facts.pools.contains_key(&(send.process, send.object));
+                let pool = self.facts.with_pool((send.process, send.object));
                 let mut parts = vec![(Part::Way { from, to: send.thread }, send.enter_ns)];
                 let work = frame.buffer.and_then(|buffer| works.get(&buffer).map(|work| (buffer, work)));
-                let caller = |thread| Part::Thread { thread, pool: has_pool };
+                let caller = |thread| Part::Thread { thread, pool };
                 let receive = frame.receive.map(|receive| &spans[receive]);
                 match work {
                     Some((buffer, (from_ns, to_ns))) => {
                         parts.push((caller(send.thread), *from_ns));
-                        parts.push((Part::Thread { thread: spans[buffer].thread, pool: false }, *to_ns));
+                        parts.push((Part::Thread { thread: spans[buffer].thread, pool: None }, *to_ns));
                     }
                     None => parts.push((caller(send.thread), send.leave_ns)),
                 }
                 if let Some(receive) = receive {
                     let is_next = receive.thread == send.thread
                         && !self.facts.is_busy(send.thread, send.leave_ns, receive.enter_ns);
-                    let between = match (work, has_pool) {
-                        (None, _) if is_next => Part::Thread { thread: send.thread, pool: has_pool },
-                        (None, true) => Part::Pool,
-                        _ => Part::Held,
+                    let between = match (work, pool) {
+                        (None, _) if is_next => caller(send.thread),
+                        (None, Some(codec)) => Part::Pool { caller: send.thread, codec },
+                        _ => Part::Held { caller: send.thread },
                     };
                     parts.push((between, receive.enter_ns));
                     parts.push((caller(receive.thread), receive.leave_ns));
@@ -308,7 +311,7 @@ impl Stream<'_> {
                 // A muxer that is a window shows the frame inside.
                 let shown = frame.present.map(|(upload, present)| spans[upload.unwrap_or(present)].enter_ns);
                 let end_ns = shown.unwrap_or(write.leave_ns).min(write.leave_ns);
-                (vec![way, (Part::Thread { thread: write.thread, pool: false }, end_ns)], write.thread)
+                (vec![way, (Part::Thread { thread: write.thread, pool: None }, end_ns)], write.thread)
             }
             _ => {
                 let (upload, present) = frame.present.unwrap_or((None, frame.send));
@@ -317,7 +320,7 @@ impl Stream<'_> {
                 let last = frame.write.or(graph).or(frame.receive);
                 let from = before(last).unwrap_or(first.thread);
                 let way = (Part::WayToWindow { from, to: first.thread }, first.enter_ns);
-                let show = (Part::Thread { thread: first.thread, pool: false }, spans[present].leave_ns);
+                let show = (Part::Thread { thread: first.thread, pool: None }, spans[present].leave_ns);
                 (vec![way, show], first.thread)
             }
         }
@@ -334,14 +337,14 @@ impl Stream<'_> {
         let Some((input, Some(output))) = calls else { return (Vec::new(), 0) };
         let (input, output) = (&spans[input], &spans[output]);
         let from = before.map_or(input.thread, |index| spans[index].thread);
-        let pool = is_codec && self.facts.pools.contains_key(&(input.process, input.object));
+        let pool = self.facts.with_pool((input.process, input.object)).filter(|_| is_codec);
         let caller = |thread| Part::Thread { thread, pool };
         let is_next = input.thread == output.thread
             && !self.facts.is_busy(input.thread, input.leave_ns, output.enter_ns);
         let between = match pool {
             _ if is_next => caller(input.thread),
-            true => Part::Pool,
-            false => Part::Held,
+            Some(codec) => Part::Pool { caller: input.thread, codec },
+            None => Part::Held { caller: input.thread },
         };
         let parts = vec![
             (Part::Way { from, to: input.thread }, input.enter_ns),

@@ -8,6 +8,10 @@ use framepath_model::shown::shown;
 use framepath_model::shown_time::shown_time;
 
 use crate::frame_ledger::StreamLedger;
+use crate::stage_wait::StageWait;
+
+/// Number of waits in the text; the others are summed up.
+const LISTED: usize = 6;
 
 /// Smallest share of the median frame's latency with which a cause is named beside the slowest frame.
 const NAMED: f64 = 0.2;
@@ -103,17 +107,21 @@ impl StreamLedger {
 
     /// Writes what the frames were blocked by, the longest first.
     fn write_blocked(&self, text: &mut String) -> std::fmt::Result {
-        let mut blocked: Vec<_> = self.blocked.iter().filter(|(_, ns)| **ns >= 1000.0).collect();
-        blocked.sort_by(|a, b| b.1.total_cmp(a.1));
+        let is_listed = |wait: &&StageWait| wait.cause == Cause::Blocked.name() && wait.us >= 1.0;
+        let blocked: Vec<&StageWait> = self.stage_waits.iter().filter(is_listed).collect();
         if blocked.is_empty() {
             return Ok(());
         }
         let name = |hop: u16| self.stages.get(usize::from(hop)).map(|stage| shown(stage)).unwrap_or_default();
-        let parts: Vec<String> = blocked
-            .iter()
-            .map(|((hop, reason), ns)| format!("{reason} in {} {}", name(*hop), shown_time(**ns)))
-            .collect();
-        writeln!(text, "blocked, mean per frame: {}", parts.join(", "))
+        let part = |wait: &&StageWait| {
+            format!("{} in {} {}", wait.text(), name(wait.hop), shown_time(1e3 * wait.us))
+        };
+        let mut parts: Vec<String> = blocked.iter().take(LISTED).map(part).collect();
+        if blocked.len() > LISTED {
+            let others: f64 = blocked[LISTED..].iter().map(|wait| wait.us).sum();
+            parts.push(format!("{} others {}", blocked.len() - LISTED, shown_time(1e3 * others)));
+        }
+        writeln!(text, "blocked, mean per frame: {}", parts.join("; "))
     }
 
     /// Writes where the slowest frame's time went.

@@ -19,13 +19,15 @@
 //! | `copy_functions` | functions in which samples of the threads are copies |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
+//! | `switch_program` | why a thread leaves its CPU: the program at the scheduler's switches, and its records |
+//! | `wait_reason`, `wait_object` | what threads wait for: by system call, and by the object behind its descriptor |
 //! | `spans`, `timeline`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
 //! | `shown_order` | frames in the pictures of a window, by their order |
 //! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `device_calls`, `device_programs`, `device_frames`, `device_ledger` | buffers of V4L2 devices, by the kernel's tracepoints |
-//! | `frame_ledger`, `attribution` | [`StreamLedger`]: the rows of each frame, and their causes |
+//! | `frame_ledger`, `attribution`, `stage_wait` | [`StreamLedger`]: the rows of each frame, their causes, and what they waited for |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
 //! # Example
@@ -75,11 +77,15 @@ mod report;
 mod shown_order;
 mod spans;
 mod stage_limits;
+mod stage_wait;
 mod static_probes;
 mod stream_ways;
+mod switch_program;
 mod thread_times;
 mod timed_wait;
 mod timeline;
+mod wait_object;
+mod wait_reason;
 
 /// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.
 pub const FRAME_HEADER: &str = include_str!("../include/framepath_frame.h");
@@ -92,4 +98,5 @@ pub use live::LiveRecording;
 pub use recording::{Recording, TraceLevel, highest_level};
 pub use report::{LeftOut, LeftOutReason, TraceReport, Usage};
 pub use stage_limits::StageLimits;
+pub use stage_wait::StageWait;
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -128,7 +128,7 @@ fn stage(mark: &Mark, next: &Mark, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
         return vec![way];
     }
     let own_ns = facts.own_until((from, mark.at_ns), (to, next.at_ns));
-    vec![(Part::Thread { thread: from, pool: false }, own_ns), way]
+    vec![(Part::Thread { thread: from, pool: None }, own_ns), way]
 }
 
 #[cfg(test)]
@@ -146,7 +146,14 @@ mod tests {
     fn ledgers(marks: &[Mark]) -> Vec<StreamLedger> {
         let found = MarkedFrames::of(marks);
         let spans = mark_spans(marks);
-        let running = ThreadStretch { from_ns: 0, to_ns: 10_000, doing: Doing::Running, by: 0, stolen_ns: 0 };
+        let running = ThreadStretch {
+            from_ns: 0,
+            to_ns: 10_000,
+            doing: Doing::Running,
+            by: 0,
+            stolen_ns: 0,
+            faults: 0,
+        };
         let timelines = HashMap::from([1, 2].map(|thread| (thread, Timeline::of(vec![running]))));
         let names = ObjectNames::default();
         found.ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]))

@@ -206,7 +206,7 @@ impl<'a> Route<'a> {
 /// Returns the parts of a frame's time in the sink to which `last` gives it, and, if it was shown, in the stage behind that.
 fn sink(last: &PadCalls, present: Option<&CallSpan>) -> Vec<(Vec<PartUntil>, i32)> {
     let thread = last.first.thread;
-    let own = |thread| Part::Thread { thread, pool: false };
+    let own = |thread| Part::Thread { thread, pool: None };
     let Some(present) = present else { return vec![(vec![(own(thread), last.end_ns)], thread)] };
     // Some sinks show the picture in a thread of their own.
     let way = Part::WayToWindow { from: thread, to: present.thread };
@@ -270,16 +270,16 @@ fn element(from: &PadCalls, to: &PadCalls, facts: &TraceFacts<'_>) -> Vec<PartUn
         (from.first.thread, to.first.thread, from.first.enter_ns, to.first.enter_ns);
     // Another thread may have the frame's first buffer while this one goes on with its second one.
     let end_ns = if thread == next { from.end_ns } else { from.first.leave_ns };
-    let pool = thread == next && facts.has_pool(thread, enter_ns, end_ns);
+    let pool = facts.pool(thread, enter_ns, end_ns).filter(|_| thread == next);
     let worker = Part::Thread { thread, pool };
     if until_ns <= end_ns {
         return vec![(worker, until_ns)];
     }
     // The element kept the frame, or gave it to another thread.
-    let kept = match thread == next {
-        _ if pool => Part::Pool,
-        true => Part::Held,
-        false => Part::Way { from: thread, to: next },
+    let kept = match pool {
+        Some(codec) => Part::Pool { caller: thread, codec },
+        None if thread == next => Part::Held { caller: thread },
+        None => Part::Way { from: thread, to: next },
     };
     vec![(worker, end_ns), (kept, until_ns)]
 }
@@ -313,7 +313,14 @@ mod tests {
             let (name, next_name) = (pair[0].to_owned(), pair[1].to_owned());
             names.add_pad(1, 10 * parent, Pad { parent, name, peer: 99, next: parent + 1, next_name });
         }
-        let running = ThreadStretch { from_ns: 0, to_ns: 10_000, doing: Doing::Running, by: 0, stolen_ns: 0 };
+        let running = ThreadStretch {
+            from_ns: 0,
+            to_ns: 10_000,
+            doing: Doing::Running,
+            by: 0,
+            stolen_ns: 0,
+            faults: 0,
+        };
         let timelines = HashMap::from([1, 2].map(|thread| (thread, Timeline::of(vec![running]))));
         pad_ledgers(&TraceFacts::new(&spans, &timelines, &names, &[])).0.remove(0)
     }

@@ -10,7 +10,6 @@ use framepath_os::bpf::ring::Ring;
 
 use crate::calls::{self, Call, CallFilter, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
 use crate::names::FILTERS;
-use crate::timed_wait::{LimitKind, TIMED_WAITS};
 
 /// Longest name of an object that a record has, bytes.
 pub(crate) const NAME_BYTES: usize = 24;
@@ -34,7 +33,7 @@ pub(crate) const STASH: i16 = RECORD - 24;
 pub(crate) const SCRATCH: i16 = RECORD - 32;
 
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
-pub(crate) const TAG_WAITS: i32 = 0x1000;
+pub(crate) const TAG_SWITCHED: i32 = 0x1000;
 pub(crate) const TAG_WOKEN: i32 = 0x1001;
 pub(crate) const TAG_EXECUTED: i32 = 0x1003;
 pub(crate) const TAG_LOADED: i32 = 0x1004;
@@ -42,7 +41,6 @@ pub(crate) const TAG_MARKED: i32 = 0x1005;
 pub(crate) const TAG_MARKED_END: i32 = 0x1006;
 pub(crate) const TAG_QUEUED: i32 = 0x1007;
 pub(crate) const TAG_DEQUEUED: i32 = 0x1008;
-pub(crate) const TAG_PREEMPTED: i32 = 0x1009;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
@@ -57,11 +55,9 @@ pub(crate) mod registers {
     pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [112, 104, 96];
     pub(super) const RESULT: i16 = 80;
     /// Number of the system call.
-    pub(super) const SYSTEM_CALL: i16 = 120;
-    /// First argument of the system call.
-    pub(crate) const DESCRIPTOR: i16 = 112;
-    /// Its arguments from the second one on: rsi, rdx, r10 and r8.
-    pub(super) const CALL_ARGUMENTS: [i16; 4] = [104, 96, 56, 72];
+    pub(crate) const SYSTEM_CALL: i16 = 120;
+    /// Arguments of the system call: rdi, rsi, rdx, r10 and r8.
+    pub(crate) const CALL_ARGUMENTS: [i16; 5] = [112, 104, 96, 56, 72];
 }
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod registers {
@@ -69,9 +65,8 @@ pub(crate) mod registers {
 
     pub(super) const ARGUMENTS: [i16; calls::ARGUMENTS] = [0, 8, 16];
     pub(super) const RESULT: i16 = 0;
-    pub(super) const SYSTEM_CALL: i16 = 280;
-    pub(crate) const DESCRIPTOR: i16 = 272;
-    pub(super) const CALL_ARGUMENTS: [i16; 4] = [8, 16, 24, 32];
+    pub(crate) const SYSTEM_CALL: i16 = 280;
+    pub(crate) const CALL_ARGUMENTS: [i16; 5] = [272, 8, 16, 24, 32];
 }
 
 /// Maps that the programs use.
@@ -256,49 +251,6 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at a switch of threads: the CPU clock of the thread that leaves its CPU, which is in its `task_struct` at
-    /// `clock`, and why it waits if it does.
-    pub(crate) fn switch(&self, clock: u32) -> Assembler {
-        let mut program = Assembler::new();
-        let (end, send) = (program.label(), program.label());
-        program.copy(R6, R1);
-        begin(&mut program, TAG_PREEMPTED);
-        self.unless_traced(&mut program, &end);
-        program.call(Helper::CurrentTask).copy(R9, R0);
-        address(&mut program, R1, FIELDS[1]);
-        program.set(R2, 8).copy(R3, R9).add(R3, clock as i32).call(Helper::ReadKernel);
-        // Arguments: preempt, prev, next, and since Linux 5.18 the state of prev; 0 is runnable.
-        program.load(R1, R6, 24).jump_if(R1, Condition::Equal, 0, &send);
-        program.store_value(R10, TAG, TAG_WAITS);
-        program.copy(R1, R9).call(Helper::TaskRegisters).copy(R8, R0);
-        program.load(R7, R8, registers::SYSTEM_CALL).store(R10, FIELDS[0], R7);
-        self.read_limit(&mut program);
-        program.place(send);
-        self.send(&mut program, self.ring, NO_WAKEUP);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Stores the limit of a wait: the number of the system call is in R7, the address of its registers in R8.
-    fn read_limit(&self, program: &mut Assembler) {
-        let (end, has_address) = (program.label(), program.label());
-        for wait in TIMED_WAITS {
-            let next = program.label();
-            program.jump_if(R7, Condition::NotEqual, wait.number as i32, &next);
-            // The number of the call needs half a word; the operation of a futex has the other half.
-            program.load(R1, R8, registers::CALL_ARGUMENTS[0]).shift_left(R1, 32);
-            program.or(R1, wait.number as i32).store(R10, FIELDS[0], R1);
-            program.load(R9, R8, registers::CALL_ARGUMENTS[wait.place - 1]).store(R10, FIELDS[2], R9);
-            program.jump(if wait.limit == LimitKind::Milliseconds { &end } else { &has_address });
-            program.place(next);
-        }
-        program.jump(&end);
-        program.place(has_address);
-        program.jump_if(R9, Condition::Equal, 0, &end);
-        read_user(program, FIELDS[3], 16);
-        program.place(end);
-    }
-
     /// Program at the wake-up of a thread.
     pub(crate) fn waking(&self, [pid, tgid]: [u32; 2]) -> Assembler {
         let mut program = Assembler::new();
@@ -471,7 +423,7 @@ fn read_name(program: &mut Assembler, index: i32, offset: i32) {
 }
 
 /// Reads `bytes` bytes of the process's memory at the address in R9 to the stack at `to`.
-fn read_user(program: &mut Assembler, to: i16, bytes: i32) {
+pub(crate) fn read_user(program: &mut Assembler, to: i16, bytes: i32) {
     address(program, R1, to);
     program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUser);
 }

@@ -24,11 +24,12 @@ use crate::loader_cache::known_libraries;
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
     LEAVE, Maps, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_DEQUEUED, TAG_EXECUTED, TAG_LOADED, TAG_MARKED,
-    TAG_MARKED_END, TAG_PREEMPTED, TAG_QUEUED, TAG_WAITS, TAG_WOKEN,
+    TAG_MARKED_END, TAG_QUEUED, TAG_SWITCHED, TAG_WOKEN,
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
-use crate::timed_wait::limit_ns;
+use crate::switch_program::TaskMembers;
+use crate::wait_object::POLLED;
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
 const RING_BYTES: usize = 4 << 20;
@@ -88,20 +89,44 @@ pub(crate) enum ProbeEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SwitchOut {
     pub(crate) at_ns: u64,
+    pub(crate) process: i32,
     pub(crate) thread: i32,
-    /// System call in which the thread began to wait; `None` if it could run on.
-    pub(crate) wait: Option<SystemCall>,
+    pub(crate) reason: SwitchReason,
     /// CPU clock of the thread, nanoseconds.
     pub(crate) clock_ns: u64,
+    /// Numbers of the thread's page faults so far: without and with I/O.
+    pub(crate) faults: [u64; 2],
+}
+
+/// Reason why a thread leaves its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SwitchReason {
+    /// Another thread has the CPU.
+    Preempted,
+    /// Its group has used up its CPU quota.
+    Throttled,
+    /// A signal, a debugger or the freezer stops it.
+    Stopped,
+    Waits(SystemCall),
 }
 
 /// System call in which a thread waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SystemCall {
     /// Number of the call; negative if the thread was in none, as for a page fault.
     pub(crate) number: i64,
+    /// Its first arguments.
+    pub(crate) arguments: [u64; 2],
+    /// First entries of the array of a poll(2), or the first words of the sets of a select(2); otherwise 0.
+    pub(crate) polled: [u64; POLLED],
     /// Time at which the wait ends if nothing else ends it, CLOCK_MONOTONIC nanoseconds; `None` without a limit.
     pub(crate) limit_ns: Option<u64>,
+    /// True if the kernel makes room in memory for the thread.
+    pub(crate) is_reclaim: bool,
+    /// True if only a clock can end the wait: there is no descriptor, or a timer's alone.
+    pub(crate) is_clock: bool,
+    /// Number of the object behind the call's descriptor, in [`WaitObjects`](crate::wait_object::WaitObjects).
+    pub(crate) object: Option<u32>,
 }
 
 /// Probes of all traced processes. They end when the value is dropped.
@@ -119,6 +144,7 @@ pub(crate) struct Probes {
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
+    task: TaskMembers,
     devices: DeviceProbes,
     _maps: [ProgramMap; 2],
     /// Identities of the files that were looked at.
@@ -163,7 +189,8 @@ impl Probes {
     /// The capabilities are missing, or the kernel lacks BPF, its type information or a tracepoint.
     pub(crate) fn new() -> io::Result<Probes> {
         // BPF programs see the numbers of the first namespace.
-        let namespace = std::fs::read_link("/proc/self/ns/pid")?;
+        let namespace = std::fs::read_link("/proc/self/ns/pid")
+            .map_err(|error| io::Error::new(error.kind(), format!("/proc/self/ns/pid: {error}")))?;
         if namespace.as_os_str() != FIRST_PID_NAMESPACE {
             return Err(io::Error::other("this process is in a pid namespace of its own (a container)"));
         }
@@ -200,15 +227,13 @@ impl Probes {
         let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
         let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
         let types = Btf::of_kernel().map_err(no_types)?;
-        let offsets = types.offsets("task_struct", ["pid", "tgid", "se"]);
-        let clock = types.offsets("sched_entity", ["sum_exec_runtime"]);
-        let (Some([pid, tgid, entity]), Some([clock])) = (offsets, clock) else {
+        let Some(task) = TaskMembers::of(&types) else {
             return Err(io::Error::other("the kernel's type information has no task_struct"));
         };
-        let ids = [pid, tgid];
+        let ids = [task.pid, task.tgid];
         let mut tracepoints = Vec::new();
         for (name, program) in [
-            ("sched_switch", maps.switch(entity + clock)),
+            ("sched_switch", maps.switch(&task)),
             ("sched_waking", maps.waking(ids)),
             ("sched_process_fork", maps.fork(ids)),
             ("sched_process_exec", maps.exec()),
@@ -227,6 +252,7 @@ impl Probes {
             loader,
             marks,
             tracepoints,
+            task,
             devices,
             _maps: [running, objects],
             attached: HashSet::new(),
@@ -311,6 +337,11 @@ impl Probes {
         self.devices.attach();
     }
 
+    /// True if the kernel tells which threads wait for the CPU quota of their group.
+    pub(crate) fn knows_quotas(&self) -> bool {
+        self.task.knows_quotas()
+    }
+
     /// Returns the numbers of the probes.
     pub(crate) fn count(&self) -> ProbeCount {
         self.count
@@ -330,22 +361,22 @@ impl Probes {
     /// others).
     pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
         let mut events = Vec::new();
-        let ahead_ns = realtime_ahead_ns();
-        self.urgent
-            .drain(|words| events.extend(words.first_chunk().and_then(|words| parse(words, ahead_ns))));
+        self.urgent.drain(|words| events.extend(words.first_chunk().and_then(parse)));
         events
     }
 
     /// Calls `take` with each other event since the last call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(ProbeEvent)) {
         let ahead_ns = realtime_ahead_ns();
-        self.ring.drain(|words| {
+        let Probes { ring, task, .. } = self;
+        ring.drain(|words| {
             let tag = words.get(2).map_or(0, |tag| *tag as i32);
             let event = match tag {
                 TAG_QUEUED | TAG_DEQUEUED => {
                     DeviceCall::parse(words, tag == TAG_DEQUEUED).map(ProbeEvent::Device)
                 }
-                _ => words.first_chunk().and_then(|words| parse(words, ahead_ns)),
+                TAG_SWITCHED => task.switch(words, ahead_ns).map(ProbeEvent::Switched),
+                _ => words.first_chunk().and_then(parse),
             };
             if let Some(event) = event {
                 take(event);
@@ -452,19 +483,12 @@ fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
     name
 }
 
-/// Returns the event of a record. CLOCK_REALTIME is ahead of CLOCK_MONOTONIC by `ahead_ns`.
-fn parse(words: &[u64; 8], ahead_ns: u64) -> Option<ProbeEvent> {
+/// Returns the event of a record of eight words.
+fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
     let [at_ns, ids, tag, object, data, pts, result, _] = *words;
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_PREEMPTED => ProbeEvent::Switched(SwitchOut { at_ns, thread, wait: None, clock_ns: data }),
-        TAG_WAITS => {
-            let number = i64::from(object as i32);
-            let limit_ns = limit_ns(at_ns, number, [object >> 32, words[5]], [words[6], words[7]], ahead_ns);
-            let wait = Some(SystemCall { number, limit_ns });
-            ProbeEvent::Switched(SwitchOut { at_ns, thread, wait, clock_ns: data })
-        }
         TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
         TAG_EXECUTED | TAG_LOADED => ProbeEvent::Loaded,
         TAG_MARKED | TAG_MARKED_END => {

@@ -12,10 +12,12 @@ use std::time::Duration;
 
 use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent, ThreadEventKind};
 use framepath_os::process::children::{self, ResourceUsage};
+use framepath_os::process::cpu_quota::CpuQuotas;
 use framepath_os::process::end_watch::EndWatch;
 use framepath_os::process::held_child::HeldChild;
 use framepath_os::process::running;
 use framepath_os::process::signal;
+use framepath_os::process::signal_relay::{KeptSignals, SignalRelay};
 use framepath_os::time::now_ns;
 use serde::Serialize;
 
@@ -207,6 +209,29 @@ impl Recording {
     /// # Errors
     /// The command's program cannot be executed, or a system call failed.
     pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
+        self.run_with(limit, None)
+    }
+
+    /// Records a command until it ends or `limit` has passed, in a program that stands in front of it: signals to this process are
+    /// passed on to the command, and this process stops and goes on with it. `kept` was opened before the recording, and has
+    /// prepared the command. A second signal that asks for the end, if a process has sent it, ends the recording; the command
+    /// goes on then, and the report has no exit code.
+    ///
+    /// # Errors
+    /// As for [`Recording::run`].
+    pub fn run_in_front(
+        self,
+        limit: Option<Duration>,
+        kept: &KeptSignals,
+    ) -> Result<TraceReport, TraceError> {
+        self.run_with(limit, Some(kept))
+    }
+
+    fn run_with(
+        self,
+        limit: Option<Duration>,
+        kept: Option<&KeptSignals>,
+    ) -> Result<TraceReport, TraceError> {
         let Recording { mut log, mut calls, target, what, mut start_ns } = self;
         let own = running::own_usage();
         let _interruptible = signal::interruptible();
@@ -224,23 +249,35 @@ impl Recording {
             Target::Process { pid, cpu_ns } => (Err(pid), cpu_ns),
         };
         let pid = child.as_ref().map_or_else(|pid| *pid, Child::id);
+        let quotas = CpuQuotas::of(pid);
+        let quota_before = quotas.used();
         let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
         let until_ns =
             limit.map(|limit| start_ns.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)));
+        let relay = match (kept, &child) {
+            (Some(kept), Ok(child)) => Some(SignalRelay::start(kept, child.id()).map_err(|error| {
+                TraceError::System { operation: "pass signals on to the command", error }
+            })?),
+            _ => None,
+        };
+        let is_left = || relay.as_ref().is_some_and(SignalRelay::is_left);
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
-        while !look(&watch, &mut log, calls.as_mut()) && !is_over() {}
-        if let (Ok(child), false) = (&child, watch.has_ended()) {
+        while !look(&watch, &mut log, calls.as_mut()) && !is_over() && !is_left() {
+            relay.iter().for_each(SignalRelay::follow_stop);
+        }
+        if let (Ok(child), false) = (&child, watch.has_ended() || is_left()) {
             end(child, &watch, &mut log, calls.as_mut());
         }
         let end_ns = now_ns();
         let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
         let usage = match child {
-            Ok(child) => Usage::of_command(&wait(child)?, before_ns),
-            Err(_) => Usage { cpu_ns, ..Usage::default() },
+            Ok(child) if !is_left() => Usage::of_command(&wait(child)?, before_ns),
+            _ => Usage { cpu_ns, ..Usage::default() },
         };
         let (threads, lost, events, sampled) = log.finish(end_ns);
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         let mut report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames);
+        report.quota = quotas.used().since(quota_before).into();
         report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
         Ok(report)
     }

@@ -11,11 +11,12 @@ use std::fmt::Write;
 use framepath_model::shown::shown;
 use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
+use framepath_os::process::cpu_quota::QuotaUse;
 use framepath_os::process::signal;
 use serde::Serialize;
 
-use crate::call_log::CallFindings;
-use crate::calls::CallEvent;
+use crate::call_log::{CallFindings, LateProbes};
+use crate::calls::{CALL_SITES, Call, CallEvent};
 use crate::frame_ledger::StreamLedger;
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
@@ -62,6 +63,21 @@ impl Usage {
     }
 }
 
+/// Count of the CPU quotas of the program's cgroups, an independent observer of the cause `throttled`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct QuotaCount {
+    /// Number of periods in which a quota was used up.
+    pub periods: u64,
+    /// Time in which threads could not run for that, nanoseconds: the sum over the CPUs.
+    pub throttled_ns: u64,
+}
+
+impl From<QuotaUse> for QuotaCount {
+    fn from(used: QuotaUse) -> QuotaCount {
+        QuotaCount { periods: used.periods, throttled_ns: used.throttled_ns }
+    }
+}
+
 /// Result of a recording.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TraceReport {
@@ -76,6 +92,8 @@ pub struct TraceReport {
     /// CPU time that this process used for the recording and its analysis, nanoseconds; without the cost of the probes,
     /// which is part of the program's. `None` if not known.
     pub own_cpu_ns: Option<u64>,
+    /// How often the CPU quotas of the program's cgroups were used up, by the kernel's own count.
+    pub quota: QuotaCount,
     /// Times of the threads, the most CPU time first.
     pub threads: Vec<ThreadRow>,
     /// Number of events that the kernel reported as lost.
@@ -86,6 +104,8 @@ pub struct TraceReport {
     pub left_out: Vec<LeftOut>,
     /// Parts of the program that cannot be observed, a sentence each: the reason, and what would help.
     pub unprobed: Vec<String>,
+    /// Files that got their probes when a process had already mapped them.
+    pub late_probes: Vec<LateProbes>,
     /// Number of probes of functions, and how many of them the kernel emulates, which is ten times as fast.
     pub probes: [usize; 2],
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
@@ -100,6 +120,9 @@ pub struct TraceReport {
     /// Calls that were seen; empty if there are frames.
     #[serde(skip)]
     pub(crate) seen: SeenCalls,
+    /// True if the ledgers tell the time behind a used CPU quota from preemptions.
+    #[serde(skip)]
+    knows_quotas: bool,
     /// True if the recording goes on: the report is of a part.
     #[serde(skip)]
     is_part: bool,
@@ -126,20 +149,41 @@ impl TraceReport {
             row.clock_ns = frames.clocks.get(&row.thread).copied();
         }
         threads.sort_by_key(|row| (Reverse(row.cpu_ns()), row.thread));
-        let CallFindings { ambiguous, unmatched, streams, calls, is_limited, .. } = frames;
+        let CallFindings {
+            ambiguous,
+            unmatched,
+            mut streams,
+            calls,
+            is_limited,
+            unprobed,
+            late,
+            objects,
+            ..
+        } = frames;
+        streams.iter_mut().for_each(|stream| stream.name_waits(&objects, &threads));
         let unmatched = unmatched.into_iter().map(Unmatched::note).collect();
-        let seen = if streams.is_empty() { SeenCalls::of(&calls) } else { SeenCalls::default() };
+        let seen = match streams.is_empty() {
+            true => SeenCalls {
+                marks: frames.marks as u64,
+                device_calls: frames.device_calls as u64,
+                ..SeenCalls::of(&calls)
+            },
+            false => SeenCalls::default(),
+        };
         let mut report = TraceReport {
             program,
             level,
             wall_ns,
             usage,
             own_cpu_ns: None,
+            quota: QuotaCount::default(),
+            knows_quotas: frames.knows_quotas,
             threads,
             lost_events,
             ambiguous,
             left_out: Vec::new(),
-            unprobed: Vec::new(),
+            unprobed,
+            late_probes: late,
             probes,
             streams,
             is_limited,
@@ -161,11 +205,27 @@ impl TraceReport {
         left_out::add(&mut self.left_out, reason, stage, frames);
     }
 
-    /// Turns the report into that of a part of a recording that goes on: frames may have begun before it or end later.
+    /// Turns the report into that of a part of a recording that goes on. It counts no frames as left out, because frames that
+    /// began before the part, or end later, look the same.
     pub(crate) fn of_part(mut self) -> TraceReport {
-        self.left_out.retain(|left_out| left_out.reason != LeftOutReason::Incomplete);
+        self.left_out.clear();
         self.is_part = true;
         self
+    }
+
+    /// Returns the sentence about probes that came late; `None` if all were there in time. Libraries that show pictures do not
+    /// count: most programs load them and show nothing at once.
+    fn late_note(&self) -> Option<String> {
+        let late = self.late_probes.iter().filter(|late| !shows_pictures(&late.file));
+        let files = late.clone().count();
+        let latest = late.max_by_key(|late| late.late_ns)?;
+        let (file, late) = (shown(&latest.file), time(latest.late_ns));
+        Some(match files {
+            1 => format!("{file} got its probes {late} after it was mapped; its calls before are not known"),
+            files => format!(
+                "{files} files got their probes after they were mapped, {file} {late} after; their calls before are not known"
+            ),
+        })
     }
 
     /// Returns the sentence that says why there is no frame; `None` if there are frames, and at level `threads`, which sees none.
@@ -201,6 +261,21 @@ impl TraceReport {
         })
     }
 
+    /// Returns the sentence about the CPU quota of the program's cgroups; `None` if it was not used up.
+    fn quota_note(&self) -> Option<String> {
+        let QuotaCount { periods, throttled_ns } = self.quota;
+        let used = format!(
+            "the CPU quota of the program's cgroup was used up in {}, for {} by the kernel's count",
+            count(periods as usize, "period", "periods"),
+            time(throttled_ns)
+        );
+        match self.knows_quotas {
+            _ if periods == 0 => None,
+            true => Some(used),
+            false => Some(format!("{used}; `preempted` means preempted or throttled here")),
+        }
+    }
+
     /// Returns what a reader must know about the figures, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -211,7 +286,11 @@ impl TraceReport {
         notes.extend(left_out::note(&self.left_out));
         notes.extend(self.unmatched.iter().cloned());
         notes.extend(self.without_frames());
-        notes.extend(self.unprobed.iter().cloned());
+        if self.streams.is_empty() {
+            notes.extend(self.unprobed.iter().cloned());
+        }
+        notes.extend(self.quota_note());
+        notes.extend(self.late_note());
         let missing = match self.level {
             TraceLevel::Threads => {
                 "frames and stages need level `preload` or `bpf`, reasons of waits level `bpf`"
@@ -278,7 +357,7 @@ impl TraceReport {
         );
         self.write_streams(&mut text, StreamLedger::text_of_part);
         self.write_threads(&mut text, LISTED_OF_PART);
-        for note in self.without_frames().into_iter().chain(left_out::note(&self.left_out)) {
+        if let Some(note) = self.without_frames() {
             let _ = writeln!(text, "note: {note}");
         }
         if self.level != TraceLevel::Bpf {
@@ -328,6 +407,12 @@ impl TraceReport {
     }
 }
 
+/// Returns true if the observed functions of this library only show pictures.
+fn shows_pictures(file: &str) -> bool {
+    let is_display = |call| matches!(call, Call::Upload | Call::Present | Call::Attach | Call::Commit);
+    CALL_SITES.iter().any(|site| is_display(site.call) && file.starts_with(site.library))
+}
+
 fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
@@ -339,7 +424,7 @@ fn time(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::{Call, Phase};
+    use crate::calls::Phase;
 
     #[test]
     fn the_text_has_the_times_and_says_what_is_missing() {
@@ -449,6 +534,25 @@ mod tests {
     }
 
     #[test]
+    fn late_probes_are_one_note() {
+        let mut report = without_frames(Usage { exit_code: Some(1), ..Usage::default() }, &[]);
+        let late = |file: &str, late_ns| LateProbes { file: file.to_owned(), process: 7, late_ns };
+        report.late_probes.push(late("libSDL2-2.0.so.0", 9_000_000));
+        assert_eq!(report.notes().len(), 1);
+        report.late_probes.push(late("libavcodec.so.61", 2_000_000));
+        assert_eq!(
+            report.notes()[1..],
+            ["libavcodec.so.61 got its probes 2.00 ms after it was mapped; its calls before are not known"]
+        );
+        report.late_probes.push(late("player", 500));
+        let note = &report.notes()[1];
+        assert!(
+            note.starts_with("2 files got their probes after they were mapped, libavcodec.so.61 "),
+            "{note}"
+        );
+    }
+
+    #[test]
     fn marks_and_calls_of_devices_are_calls() {
         let mut report = without_frames(Usage::default(), &[]);
         report.seen.device_calls = 7;
@@ -475,8 +579,7 @@ mod tests {
             report.left_out,
             [entry(LeftOutReason::Ambiguous, None, 4), entry(LeftOutReason::Incomplete, Some("mux mp4"), 3)]
         );
-        // Frames that are still in the program are no loss while it runs.
-        assert_eq!(report.of_part().left_out, [entry(LeftOutReason::Ambiguous, None, 4)]);
+        assert_eq!(report.of_part().left_out, []);
     }
 
     #[test]

@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn the_wait_for_the_first_stage_is_left_out() {
-        let work = |until_ns| (Part::Thread { thread: 1, pool: false }, until_ns);
+        let work = |until_ns| (Part::Thread { thread: 1, pool: None }, until_ns);
         let way = |until_ns| (Part::Way { from: 1, to: 2 }, until_ns);
         let stages = vec![(vec![work(10)], 1), (vec![way(20), work(30)], 2), (vec![way(31), work(40)], 2)];
         let (begin_ns, kept) = cut(stages.clone(), 1..2, 5);

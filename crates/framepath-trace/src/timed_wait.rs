@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System calls that wait until something happens, at most until a time.
 //!
-//! Source: the manual pages futex(2), poll(2), select(2) and epoll_wait(2), and linux/futex.h.
+//! Source: the manual pages futex(2), poll(2), select(2), epoll_wait(2), semop(2) and sigwaitinfo(2), and linux/futex.h.
 
 /// How a system call has its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(crate) enum LimitKind {
     Microseconds,
     /// In a struct timespec: a duration, or a time, as the operation of the futex says, which is the second argument.
     Futex,
+    /// In a struct timespec: a time of CLOCK_MONOTONIC.
+    Time,
 }
 
 /// System call that has a limit.
@@ -32,7 +34,7 @@ const fn wait(number: i64, place: usize, limit: LimitKind) -> TimedWait {
 
 /// All of them.
 #[cfg(target_arch = "x86_64")]
-pub(crate) const TIMED_WAITS: [TimedWait; 7] = [
+pub(crate) const TIMED_WAITS: [TimedWait; 11] = [
     wait(libc::SYS_futex, 3, LimitKind::Futex),
     wait(libc::SYS_poll, 2, LimitKind::Milliseconds),
     wait(libc::SYS_ppoll, 2, LimitKind::Nanoseconds),
@@ -40,13 +42,21 @@ pub(crate) const TIMED_WAITS: [TimedWait; 7] = [
     wait(libc::SYS_epoll_pwait, 3, LimitKind::Milliseconds),
     wait(libc::SYS_select, 4, LimitKind::Microseconds),
     wait(libc::SYS_pselect6, 4, LimitKind::Nanoseconds),
+    wait(libc::SYS_epoll_pwait2, 3, LimitKind::Nanoseconds),
+    wait(libc::SYS_semtimedop, 3, LimitKind::Nanoseconds),
+    wait(libc::SYS_rt_sigtimedwait, 2, LimitKind::Nanoseconds),
+    wait(libc::SYS_futex_waitv, 3, LimitKind::Time),
 ];
 #[cfg(target_arch = "aarch64")]
-pub(crate) const TIMED_WAITS: [TimedWait; 4] = [
+pub(crate) const TIMED_WAITS: [TimedWait; 8] = [
     wait(libc::SYS_futex, 3, LimitKind::Futex),
     wait(libc::SYS_ppoll, 2, LimitKind::Nanoseconds),
     wait(libc::SYS_epoll_pwait, 3, LimitKind::Milliseconds),
     wait(libc::SYS_pselect6, 4, LimitKind::Nanoseconds),
+    wait(libc::SYS_epoll_pwait2, 3, LimitKind::Nanoseconds),
+    wait(libc::SYS_semtimedop, 3, LimitKind::Nanoseconds),
+    wait(libc::SYS_rt_sigtimedwait, 2, LimitKind::Nanoseconds),
+    wait(libc::SYS_futex_waitv, 3, LimitKind::Time),
 ];
 
 /// Operations of a futex that wait, and the flag that the time is that of CLOCK_REALTIME.
@@ -80,6 +90,7 @@ pub(crate) fn limit_ns(
         }
         LimitKind::Nanoseconds => at_ns.checked_add(time_ns(1)?),
         LimitKind::Microseconds => at_ns.checked_add(time_ns(1000)?),
+        LimitKind::Time => time_ns(1),
         LimitKind::Futex => match operation & !FUTEX_PRIVATE {
             FUTEX_WAIT => at_ns.checked_add(time_ns(1)?),
             FUTEX_WAIT_BITSET => time_ns(1),

@@ -7,83 +7,45 @@ use std::collections::{HashMap, HashSet};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
-use crate::probes::SwitchOut;
+use crate::probes::{SwitchOut, SwitchReason};
+use crate::wait_object::WaitObjects;
+use crate::wait_reason::{WaitCall, WaitReason};
 
-/// Why a thread waited: the system call in which it did.
+/// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum WaitReason {
-    /// A timer: nanosleep and its relatives, and other waits that had a limit and that nothing ended before. The thread
-    /// wanted to wait until a time.
-    Timer,
-    /// A lock or a condition variable (futex).
-    Lock,
-    /// Reading a file, pipe or socket.
-    Read,
-    /// Writing a file, pipe or socket.
-    Write,
-    /// Several files at once, for a child process, or until a signal.
-    Poll,
-    /// A device's call.
-    Ioctl,
-    /// No system call: a page was missing, mostly.
-    Fault,
-    /// Another system call.
-    Other,
-    /// The level of the recording does not show the reason.
-    Unknown,
+pub(crate) struct Wait {
+    pub(crate) reason: WaitReason,
+    /// Number of the object in the recording's [`WaitObjects`].
+    pub(crate) object: Option<u32>,
+    /// True if the thread waits until it can write.
+    pub(crate) is_write: bool,
 }
 
-impl WaitReason {
-    /// Returns the reason of a wait in system call `number`; negative outside of calls.
-    fn of(number: i64) -> WaitReason {
-        match number {
-            libc::SYS_nanosleep | libc::SYS_clock_nanosleep => WaitReason::Timer,
-            libc::SYS_futex => WaitReason::Lock,
-            libc::SYS_read
-            | libc::SYS_pread64
-            | libc::SYS_readv
-            | libc::SYS_preadv
-            | libc::SYS_recvfrom
-            | libc::SYS_recvmsg
-            | libc::SYS_recvmmsg
-            | libc::SYS_accept4 => WaitReason::Read,
-            libc::SYS_write
-            | libc::SYS_pwrite64
-            | libc::SYS_writev
-            | libc::SYS_pwritev
-            | libc::SYS_sendto
-            | libc::SYS_sendmsg
-            | libc::SYS_fsync
-            | libc::SYS_fdatasync
-            | libc::SYS_sendfile => WaitReason::Write,
-            libc::SYS_ppoll
-            | libc::SYS_pselect6
-            | libc::SYS_epoll_pwait
-            | libc::SYS_wait4
-            | libc::SYS_waitid => WaitReason::Poll,
-            #[cfg(target_arch = "x86_64")]
-            libc::SYS_poll | libc::SYS_select | libc::SYS_epoll_wait => WaitReason::Poll,
-            libc::SYS_ioctl => WaitReason::Ioctl,
-            ..0 => WaitReason::Fault,
-            _ => WaitReason::Other,
-        }
-    }
-
-    /// Returns the name of what the thread waited for.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            WaitReason::Timer => "timer",
-            WaitReason::Lock => "lock",
-            WaitReason::Read => "read",
-            WaitReason::Write => "write",
-            WaitReason::Poll => "poll",
-            WaitReason::Ioctl => "ioctl",
-            WaitReason::Fault => "page fault",
-            WaitReason::Other => "other",
-            WaitReason::Unknown => "unknown",
-        }
+impl From<WaitReason> for Wait {
+    fn from(reason: WaitReason) -> Wait {
+        Wait { reason, object: None, is_write: false }
     }
 }
+
+/// Wait with a limit, which may be a slice of a longer one.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    /// Number and first argument of the system call, and its object.
+    number: i64,
+    first: u64,
+    object: Option<u32>,
+    has_run_out: bool,
+}
+
+impl Slice {
+    /// True for a wait for the same.
+    fn is_same(&self, other: &Slice) -> bool {
+        (self.number, self.first, self.object) == (other.number, other.first, other.object)
+    }
+}
+
+/// Longest time on a CPU between two slices of one wait, nanoseconds.
+const BETWEEN_SLICES_NS: u64 = 1_000_000;
 
 /// Activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +54,12 @@ pub(crate) enum Doing {
     Running,
     /// It could run, but another thread had its CPU.
     Preempted,
-    /// It waited, for this reason.
-    Waiting(WaitReason),
+    /// It could run, but its group had used up its CPU quota.
+    Throttled,
+    /// A signal, a debugger or the freezer had stopped it.
+    Stopped,
+    /// It waited for this.
+    Waiting(Wait),
     /// It had been woken up, and did not run yet.
     Woken,
 }
@@ -108,18 +74,19 @@ pub(crate) struct ThreadStretch {
     pub(crate) by: i32,
     /// Part of the time on a CPU in which interrupts or the host used it; where in the stretch is not known.
     pub(crate) stolen_ns: u64,
+    /// Number of page faults without I/O in it.
+    pub(crate) faults: u32,
 }
 
 impl ThreadStretch {
-    /// True for a wait that the thread `by` ended. The waker of other waits than these may be any thread that an
-    /// interrupt met: a timer's, a disk's.
+    /// True for a wait that the thread `by` ended.
     pub(crate) fn is_ended_by(&self, by: i32) -> bool {
-        matches!(self.doing, Doing::Waiting(WaitReason::Lock | WaitReason::Poll)) && self.by == by
+        matches!(self.doing, Doing::Waiting(wait) if wait.reason.has_waker()) && self.by == by
     }
 
     /// True for a wait that the thread `by` may have ended: also if the level of the recording does not show who did.
     pub(crate) fn may_be_ended_by(&self, by: i32) -> bool {
-        self.is_ended_by(by) || self.doing == Doing::Waiting(WaitReason::Unknown) && self.by == 0
+        self.is_ended_by(by) || self.doing == Doing::Waiting(WaitReason::Unknown.into()) && self.by == 0
     }
 }
 
@@ -151,7 +118,8 @@ impl Timeline {
             let (from_ns, to_ns) = (stretch.from_ns.max(from_ns), stretch.to_ns.min(to_ns));
             let share = (to_ns - from_ns) as f64 / (stretch.to_ns - stretch.from_ns) as f64;
             let stolen_ns = (stretch.stolen_ns as f64 * share) as u64;
-            ThreadStretch { from_ns, to_ns, stolen_ns, ..*stretch }
+            let faults = (f64::from(stretch.faults) * share).round() as u32;
+            ThreadStretch { from_ns, to_ns, stolen_ns, faults, ..*stretch }
         })
     }
 
@@ -188,15 +156,42 @@ impl Timeline {
 
     fn push(&mut self, from_ns: u64, to_ns: u64, doing: Doing, by: i32) {
         if from_ns < to_ns {
-            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0 });
+            self.stretches.push(ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0, faults: 0 });
         }
     }
 
-    /// Adds a stretch on a CPU, in which the thread ran for `clock_ns` by its CPU clock; `None` if that is not known.
-    fn push_run(&mut self, from_ns: u64, to_ns: u64, clock_ns: Option<u64>) {
+    /// Adds a stretch on a CPU, with the time by the thread's CPU clock and the page faults in it; `None` if they are not known.
+    fn push_run(&mut self, from_ns: u64, to_ns: u64, run: Option<(u64, u32)>) {
         self.push(from_ns, to_ns, Doing::Running, 0);
-        if let (Some(run), Some(clock_ns)) = (self.stretches.last_mut(), clock_ns) {
-            run.stolen_ns = (to_ns - from_ns).saturating_sub(clock_ns);
+        if let (Some(stretch), Some((clock_ns, faults))) = (self.stretches.last_mut(), run) {
+            stretch.stolen_ns = (to_ns - from_ns).saturating_sub(clock_ns);
+            stretch.faults = faults;
+        }
+    }
+
+    /// Names waits with a limit that are slices of one wait, and those that ran out. `slices` has the index of each wait with a
+    /// limit. A slice that ran out is named as the next one, if the thread hardly ran in between and waits for the same
+    /// again; behind the last one, nothing but the time has come.
+    fn join_slices(&mut self, slices: &[(usize, Slice)]) {
+        let mut next: Option<(usize, Slice)> = None;
+        for (index, slice) in slices.iter().rev().copied() {
+            if slice.has_run_out {
+                let follower = next.filter(|(next, other)| {
+                    let between = self.stretches.get(index + 1..*next).unwrap_or_default();
+                    let is_wait = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_));
+                    let run_ns: u64 = between
+                        .iter()
+                        .filter(|stretch| stretch.doing == Doing::Running)
+                        .map(|stretch| stretch.to_ns - stretch.from_ns)
+                        .sum();
+                    slice.is_same(other) && run_ns < BETWEEN_SLICES_NS && !between.iter().any(is_wait)
+                });
+                self.stretches[index].doing = match follower {
+                    Some((next, _)) => self.stretches[next].doing,
+                    None => Doing::Waiting(WaitReason::Timer.into()),
+                };
+            }
+            next = Some((index, slice));
         }
     }
 }
@@ -206,10 +201,11 @@ struct Switches<'a> {
     by_thread: HashMap<i32, Vec<&'a SwitchOut>>,
     /// Threads that were started during the recording: their clocks began at 0.
     started: HashSet<i32>,
+    objects: &'a WaitObjects,
 }
 
 impl<'a> Switches<'a> {
-    fn new(switches: &'a [SwitchOut], events: &[ThreadEvent]) -> Switches<'a> {
+    fn new(switches: &'a [SwitchOut], events: &[ThreadEvent], objects: &'a WaitObjects) -> Switches<'a> {
         let mut by_thread: HashMap<i32, Vec<&SwitchOut>> = HashMap::new();
         for switch in switches {
             by_thread.entry(switch.thread).or_default().push(switch);
@@ -218,7 +214,7 @@ impl<'a> Switches<'a> {
             ThreadEventKind::Started { thread, .. } => Some(thread),
             _ => None,
         });
-        Switches { by_thread, started: started.collect() }
+        Switches { by_thread, started: started.collect(), objects }
     }
 
     /// Returns the switch that perf recorded at `at_ns`, and the one before it.
@@ -230,41 +226,68 @@ impl<'a> Switches<'a> {
         (switches[last].at_ns + SAME_SWITCH_NS > at_ns).then_some((switches[last], before))
     }
 
-    /// Returns why the thread waited from `since_ns` to `woken_ns`.
-    fn reason(&self, thread: i32, since_ns: u64, woken_ns: u64) -> WaitReason {
+    /// Returns what the thread waited for from `since_ns` to `woken_ns`, and the wait of which that may be a slice.
+    fn wait(&self, thread: i32, since_ns: u64, woken_ns: u64) -> (Doing, Option<Slice>) {
+        let call = match self.at(thread, since_ns).map(|(switch, _)| switch.reason) {
+            Some(SwitchReason::Waits(call)) => call,
+            Some(SwitchReason::Stopped) => return (Doing::Stopped, None),
+            Some(SwitchReason::Throttled) => return (Doing::Throttled, None),
+            Some(SwitchReason::Preempted) | None => {
+                return (Doing::Waiting(WaitReason::Unknown.into()), None);
+            }
+        };
+        let of_call = WaitCall::of(call.number);
+        let object = call.object.and_then(|number| Some((number, self.objects.get(number)?.reason)));
+        let reason = match (of_call, object) {
+            _ if call.is_reclaim => WaitReason::Reclaim,
+            _ if call.is_clock => WaitReason::Timer,
+            (WaitCall::For(reason), _) => reason,
+            (_, Some((_, reason))) => reason,
+            (WaitCall::Object(reason, _), None) => reason,
+            (WaitCall::Poll | WaitCall::Select, None) => WaitReason::Poll,
+        };
+        let is_write = matches!(of_call, WaitCall::Object(_, true));
+        let wait = Wait { reason, object: object.map(|(number, _)| number), is_write };
         // The kernel counts a duration from a little before the switch on.
-        let is_over = |limit_ns: u64| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns;
-        match self.at(thread, since_ns).and_then(|(switch, _)| switch.wait) {
-            Some(call) if call.limit_ns.is_some_and(is_over) => WaitReason::Timer,
-            Some(call) => WaitReason::of(call.number),
-            None => WaitReason::Unknown,
-        }
+        let has_run_out =
+            call.limit_ns.is_some_and(|limit_ns| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns);
+        let slice = Slice { number: call.number, first: call.arguments[0], object: wait.object, has_run_out };
+        (Doing::Waiting(wait), call.limit_ns.map(|_| slice))
     }
 
-    /// Returns by how much the thread's CPU clock went on in the run between the two times; `None` if that is not known.
-    fn clock_ns(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<u64> {
+    /// Returns true if the group of the thread had used up its CPU quota when the thread left its CPU.
+    fn is_throttled(&self, thread: i32, since_ns: u64) -> bool {
+        self.at(thread, since_ns).is_some_and(|(switch, _)| switch.reason == SwitchReason::Throttled)
+    }
+
+    /// Returns by how much the thread's CPU clock went on in the run between the two times, and its page faults without I/O;
+    /// `None` if that is not known.
+    fn run(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<(u64, u32)> {
         let (switch, before) = self.at(thread, to_ns)?;
+        let faults = |before: u64| u32::try_from(switch.faults[0].saturating_sub(before)).unwrap_or(u32::MAX);
         match before.filter(|before| before.clock_ns <= switch.clock_ns) {
             // Without the record of a switch in between, the difference would be that of two runs.
             Some(before) if before.at_ns < from_ns + SAME_SWITCH_NS => {
-                Some(switch.clock_ns - before.clock_ns)
+                Some((switch.clock_ns - before.clock_ns, faults(before.faults[0])))
             }
             Some(_) => None,
             // Of a thread that had the same number, there may be records with a greater clock.
-            None => self.started.contains(&thread).then_some(switch.clock_ns),
+            None => self.started.contains(&thread).then_some((switch.clock_ns, faults(0))),
         }
     }
 }
 
 /// Makes the timelines of all threads. `events`, `switches` and `wake_ups` are in the
-/// order of their times; the recording ended at `end_ns`.
+/// order of their times; `objects` are those of the switches; the recording ended at `end_ns`.
 pub(crate) fn timelines(
     events: &[ThreadEvent],
     switches: &[SwitchOut],
+    objects: &WaitObjects,
     wake_ups: &[WakeUp],
     end_ns: u64,
 ) -> HashMap<i32, Timeline> {
-    let switches = Switches::new(switches, events);
+    let switches = Switches::new(switches, events, objects);
+    let mut slices: HashMap<i32, Vec<(usize, Slice)>> = HashMap::new();
     let mut woken: HashMap<i32, Vec<WakeUp>> = HashMap::new();
     for wake_up in wake_ups {
         woken.entry(wake_up.thread).or_default().push(*wake_up);
@@ -291,11 +314,18 @@ pub(crate) fn timelines(
                 let first = wake_ups.partition_point(|wake_up| wake_up.at_ns < since_ns);
                 let wake_up = wake_ups.get(first).filter(|wake_up| wake_up.at_ns <= at_ns);
                 let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
-                let doing = Doing::Waiting(switches.reason(thread, since_ns, woken_ns));
+                let (doing, slice) = switches.wait(thread, since_ns, woken_ns);
+                let index = line.stretches.len();
                 line.push(since_ns, woken_ns, doing, by);
+                if let Some(slice) = slice.filter(|_| line.stretches.len() > index) {
+                    slices.entry(thread).or_default().push((index, slice));
+                }
                 line.push(woken_ns, at_ns, Doing::Woken, 0);
             }
-            Doing::Running => line.push_run(since_ns, at_ns, switches.clock_ns(thread, since_ns, at_ns)),
+            Doing::Preempted if switches.is_throttled(thread, since_ns) => {
+                line.push(since_ns, at_ns, Doing::Throttled, 0);
+            }
+            Doing::Running => line.push_run(since_ns, at_ns, switches.run(thread, since_ns, at_ns)),
             was => line.push(since_ns, at_ns, was, 0),
         }
     };
@@ -306,7 +336,7 @@ pub(crate) fn timelines(
                 next(event.thread, event.at_ns, Some(Doing::Preempted));
             }
             ThreadEventKind::SwitchedOut { preempted: false } => {
-                next(event.thread, event.at_ns, Some(Doing::Waiting(WaitReason::Unknown)));
+                next(event.thread, event.at_ns, Some(Doing::Waiting(WaitReason::Unknown.into())));
             }
             ThreadEventKind::Named { is_exec: true, .. } => {
                 next(event.thread, event.at_ns, None);
@@ -323,6 +353,9 @@ pub(crate) fn timelines(
     let threads: Vec<i32> = events.iter().map(|event| event.thread).collect();
     for thread in threads {
         next(thread, end_ns, None);
+    }
+    for (thread, slices) in slices {
+        lines.entry(thread).or_default().join_slices(&slices);
     }
     lines
 }
@@ -341,8 +374,16 @@ mod tests {
     use super::*;
     use crate::probes::SystemCall;
 
-    const FUTEX: Doing = Doing::Waiting(WaitReason::Lock);
-    const TIMER: Doing = Doing::Waiting(WaitReason::Timer);
+    const FUTEX: Doing = waiting(WaitReason::Lock);
+    const TIMER: Doing = waiting(WaitReason::Timer);
+
+    const fn waiting(reason: WaitReason) -> Doing {
+        Doing::Waiting(Wait { reason, object: None, is_write: false })
+    }
+
+    fn switch(at_ns: u64, reason: SwitchReason, clock_ns: u64) -> SwitchOut {
+        SwitchOut { at_ns, process: 1, thread: 1, reason, clock_ns, faults: [clock_ns, 0] }
+    }
 
     fn event(thread: i32, at_ns: u64, kind: ThreadEventKind) -> ThreadEvent {
         ThreadEvent { process: 1, thread, at_ns, kind }
@@ -366,14 +407,15 @@ mod tests {
             event(1, 50 * MS, WAITS),
         ];
         // The record of the second switch is missing; records of the two observers are some microseconds apart.
-        let switch = |at_ns, clock_ns| SwitchOut { at_ns, thread: 1, wait: None, clock_ns };
-        let switches = [switch(10 * MS - 2000, 8 * MS), switch(50 * MS + 1000, 25 * MS)];
-        let lines = timelines(&events, &switches, &[], 60 * MS);
+        let preempted = |at_ns, clock_ns| switch(at_ns, SwitchReason::Preempted, clock_ns);
+        let switches = [preempted(10 * MS - 2000, 8 * MS), preempted(50 * MS + 1000, 25 * MS)];
+        let lines = timelines(&events, &switches, &WaitObjects::default(), &[], 60 * MS);
         let runs = |from_ns, to_ns| lines[&1].between(from_ns, to_ns).filter(|run| run.doing == Running);
         let stolen: Vec<u64> = runs(0, 60 * MS).map(|run| run.stolen_ns).collect();
         assert_eq!(stolen, [2 * MS, 0, 0]);
         // Half of the run has half of it.
         assert_eq!(runs(5 * MS, 10 * MS).map(|run| run.stolen_ns).collect::<Vec<_>>(), [MS]);
+        assert_eq!(runs(0, 10 * MS).map(|run| u64::from(run.faults)).collect::<Vec<_>>(), [8 * MS]);
     }
 
     #[test]
@@ -389,9 +431,10 @@ mod tests {
             event(1, 95, ThreadEventKind::Ended),
         ];
         let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let wait = Some(SystemCall { number: libc::SYS_futex, limit_ns: None });
-        let switches = [SwitchOut { at_ns: 19, thread: 1, wait, clock_ns: 0 }];
-        let lines = timelines(&events, &switches, &wake_ups, 100);
+        let futex = |limit_ns| SystemCall { number: libc::SYS_futex, limit_ns, ..SystemCall::default() };
+        let switches = [switch(19, SwitchReason::Waits(futex(None)), 0)];
+        let objects = WaitObjects::default();
+        let lines = timelines(&events, &switches, &objects, &wake_ups, 100);
         let all: Vec<_> =
             lines[&1].between(0, 100).map(|part| (part.from_ns, part.to_ns, part.doing)).collect();
         let wanted = [
@@ -405,9 +448,8 @@ mod tests {
         assert_eq!(all, wanted);
         // With a limit, the same wait ends by a timer, or because a thread ends it before.
         for (limit_ns, wanted) in [(45, TIMER), (45 + SAME_SWITCH_NS + 1, FUTEX)] {
-            let wait = Some(SystemCall { number: libc::SYS_futex, limit_ns: Some(limit_ns) });
-            let switches = [SwitchOut { wait, ..switches[0] }];
-            let lines = timelines(&events, &switches, &wake_ups, 100);
+            let switches = [switch(19, SwitchReason::Waits(futex(Some(limit_ns))), 0)];
+            let lines = timelines(&events, &switches, &objects, &wake_ups, 100);
             assert_eq!(lines[&1].between(20, 45).map(|part| part.doing).collect::<Vec<_>>(), [wanted]);
         }
         let cut: Vec<_> =
@@ -418,19 +460,55 @@ mod tests {
             .map(|(by, from_ns, to_ns)| lines[&1].last_end(from_ns, to_ns, |wait| wait.is_ended_by(by)));
         assert_eq!(last, [None, Some(45), None, None]);
         // The thread that a timer's interrupt meets has not ended the wait.
-        let timer = ThreadStretch {
-            from_ns: 0,
-            to_ns: 9,
-            doing: Doing::Waiting(WaitReason::Timer),
-            by: 8,
-            stolen_ns: 0,
-        };
+        let timer = ThreadStretch { from_ns: 0, to_ns: 9, doing: TIMER, by: 8, stolen_ns: 0, faults: 0 };
         assert!(!timer.is_ended_by(8) && ThreadStretch { doing: FUTEX, ..timer }.is_ended_by(8));
-        let unknown = ThreadStretch { doing: Doing::Waiting(WaitReason::Unknown), by: 0, ..timer };
+        let unknown = ThreadStretch { doing: waiting(WaitReason::Unknown), by: 0, ..timer };
         assert!(!unknown.is_ended_by(8) && unknown.may_be_ended_by(8) && !timer.may_be_ended_by(8));
         assert_eq!(
             [15, 30, 47, 55, 200].map(|at| lines[&1].wait_at(at)),
             [None, Some(20), Some(20), None, None]
         );
+    }
+
+    /// Marks of the kernel in the switches name what the thread itself cannot know.
+    #[test]
+    fn quotas_and_stops_are_told_from_preemptions_and_waits() {
+        let events = [
+            event(1, 0, IN),
+            event(1, 10, PREEMPTED),
+            event(1, 1_000_000, IN),
+            event(1, 2_000_000, WAITS),
+            event(1, 3_000_000, IN),
+        ];
+        let switches = [switch(9, SwitchReason::Throttled, 9), switch(2_000_000, SwitchReason::Stopped, 20)];
+        let lines = timelines(&events, &switches, &WaitObjects::default(), &[], 3_000_001);
+        let doing: Vec<Doing> = lines[&1].between(0, 3_000_001).map(|part| part.doing).collect();
+        assert_eq!(doing, [Running, Doing::Throttled, Running, Doing::Stopped, Running]);
+    }
+
+    /// Polls of one descriptor with a limit are one wait for it; the last one may run out, and the next one may be for another.
+    #[test]
+    fn slices_of_a_wait_are_one_wait() {
+        const MS: u64 = 1_000_000;
+        const POLL: Doing = waiting(WaitReason::Poll);
+        // Waits of 10 ms from 10, 20 (behind a short run) and 30 ms on, one behind a long run, one for another address.
+        let mut events = Vec::new();
+        let mut switches = Vec::new();
+        let begins = [(10, 0x10), (20, 0x10), (30, 0x10), (50, 0x10), (60, 0x20)];
+        for (index, (begin, address)) in begins.into_iter().enumerate() {
+            events.extend([event(1, begin * MS, WAITS), event(1, (begin + 10) * MS - 1000, IN)]);
+            let call = SystemCall {
+                number: libc::SYS_ppoll,
+                arguments: [address, 1],
+                // The third one is ended by its descriptor.
+                limit_ns: Some(begin * MS + if index == 2 { 500 * MS } else { 9 * MS }),
+                ..SystemCall::default()
+            };
+            switches.push(switch(begin * MS, SwitchReason::Waits(call), 0));
+        }
+        let lines = timelines(&events, &switches, &WaitObjects::default(), &[], 70 * MS);
+        let waits = lines[&1].between(0, 70 * MS).filter(|part| matches!(part.doing, Doing::Waiting(_)));
+        let doing: Vec<Doing> = waits.map(|part| part.doing).collect();
+        assert_eq!(doing, [POLL, POLL, POLL, TIMER, TIMER]);
     }
 }

@@ -38,8 +38,8 @@ fn csv_has_a_line_per_row_and_a_cell_per_column() {
         assert_eq!(table.len(), 1 + report.rows.len());
         assert_eq!(report.rows.len(), if level == Level::Off { 0 } else { 80 });
         assert_eq!(table[0][..5], ["path", "seq", "hop", "stage", "thread"]);
-        assert_eq!(table[0].len(), 37);
-        assert_eq!(table[0].iter().collect::<BTreeSet<_>>().len(), 37, "a column twice");
+        assert_eq!(table[0].len(), 39);
+        assert_eq!(table[0].iter().collect::<BTreeSet<_>>().len(), 39, "a column twice");
         for (line, row) in table[1..].iter().zip(&report.rows) {
             assert_eq!(line.len(), table[0].len(), "{line:?}");
             let cell = |name: &str| &line[table[0].iter().position(|column| column == name).unwrap()];

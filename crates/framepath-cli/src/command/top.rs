@@ -17,7 +17,8 @@ use framepath_serve::{Snapshot, Viewer};
 use framepath_trace::LiveRecording;
 
 use crate::exit_status::ExitStatus;
-use crate::terminal::TextTarget;
+use crate::terminal::{self, TextTarget};
+use crate::traced;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,6 +26,7 @@ Examples:
   framepath top --socket /tmp/fp.sock
   framepath top --once > streams.txt
   framepath top -p $(pidof mpv)
+  framepath top -p $(pidof mpv) --json-lines --every 10 >> player.jsonl
   framepath top --sender 127.0.0.1:8443
 
 Keys: q ends the program. The latency is a frame's time in its worker, from the
@@ -33,7 +35,7 @@ records a ledger, as `framepath run` does.
 
 With -p, shows the last seconds of a program that uses FFmpeg's shared libraries, GStreamer or a
 V4L2 device, as `framepath trace -p` does: where the time of its frames went, by stage and cause,
-and its threads.
+and its threads. With --json-lines, each line of the output is an object as that of `framepath trace --json`.
 
 With --sender, shows the viewers of a `framepath share` or `send` that runs on this computer: address, time,
 frames per second, frames sent and dropped, bit rate, and requests for lost packets and keyframes. Below is where the
@@ -78,13 +80,17 @@ pub(crate) struct TopArgs {
           value_parser = clap::value_parser!(u64).range(1..=60))]
     over: u64,
 
-    /// Measure for one second (-p: for the seconds of --over), print one table and end; the default if standard input or
-    /// standard output is no terminal
+    /// Measure for one second (-p: for the seconds of --over), print one table or line and end; the default for a table
+    /// if standard input or standard output is no terminal
     #[arg(long)]
     once: bool,
 
-    /// Seconds between two updates of the live table, 1 to 3600 (a key or a resized window updates it at
-    /// once). Without effect on a single table (--once)
+    /// Print the figures of a process (-p) as JSON, an object on a line for each update, until the process ends or Ctrl-C
+    #[arg(long, requires = "pid")]
+    json_lines: bool,
+
+    /// Seconds between two updates of the live table or two lines of --json-lines, 1 to 3600 (a key or a resized window
+    /// updates the table at once). Without effect with --once
     #[arg(long, value_name = "SECONDS", default_value_t = 1,
           value_parser = clap::value_parser!(u64).range(1..=3600))]
     every: u64,
@@ -95,7 +101,7 @@ impl TopArgs {
         signal::install().context("installing the handler of Ctrl-C")?;
         if let Some(pid) = self.pid {
             let recording = LiveRecording::of_process(pid, None, Duration::from_secs(self.over))?;
-            return self.program(recording);
+            return if self.json_lines { self.lines(recording) } else { self.program(recording) };
         }
         #[cfg(feature = "net")]
         if let Some(address) = self.sender {
@@ -132,6 +138,22 @@ impl TopArgs {
         // The last table stays on the screen behind the live one.
         TextTarget::Output.print(&text)?;
         Ok(status)
+    }
+
+    /// Prints the figures of a program as JSON: a line after each interval, and the last one when the process has ended.
+    fn lines(&self, mut recording: LiveRecording) -> anyhow::Result<ExitStatus> {
+        let time = Duration::from_secs(if self.once { self.over } else { self.every });
+        loop {
+            let goes_on = recording.record(time);
+            if signal::interrupted() {
+                return Ok(ExitStatus::Interrupted);
+            }
+            // Standard output is flushed at the line's end.
+            terminal::print(traced::json_line(&recording.report())?.as_bytes())?;
+            if self.once || !goes_on {
+                return Ok(ExitStatus::Done);
+            }
+        }
     }
 }
 

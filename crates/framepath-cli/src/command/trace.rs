@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath trace`: shows when the threads of any program ran, were preempted and waited.
 
+use std::io::{self, Write};
 use std::process;
 use std::time::Duration;
 
 use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
+use framepath_os::process::signal_relay::{KeptSignals, end_by};
 use framepath_trace::{FRAME_HEADER, Recording, StageLimits, TraceLevel, TraceReport};
 
 use crate::exit_status::{ExitStatus, UsageError};
@@ -39,11 +41,15 @@ Levels, the highest one that you have the rights for unless --level names anothe
 The table for a command goes to standard error, because standard output is the command's.
 
 Exit code:
-  that of the command; 128 and the signal's number if a signal ended it
+  that of the command; if a signal ended it, the same signal ends framepath (a shell's 128 and its number)
   0    a running process (-p) was recorded
   1    the command cannot be started, or the kernel denies the observation
   2    an argument is invalid
-  130  SIGINT (Ctrl-C) or SIGTERM; the times until then are shown";
+  130  SIGINT (Ctrl-C) or SIGTERM with -p, and a second signal to framepath itself with a command; the
+       times until then are shown
+
+Ctrl-C and Ctrl-Z of the terminal are the command's, as if it ran alone; framepath goes on until it ends.
+SIGINT, SIGTERM and SIGHUP that a program sends to framepath are passed on to it.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -129,11 +135,14 @@ impl TraceArgs {
             terminal::print(FRAME_HEADER.as_bytes())?;
             return Ok(ExitStatus::Done);
         }
+        let mut kept = None;
         let recording = match (self.pid, self.command.split_first()) {
             (Some(pid), None) => Recording::of_process(pid, self.level.map(Into::into))?,
             (None, Some((program, arguments))) => {
                 let mut command = process::Command::new(program);
                 command.args(arguments);
+                kept = Some(KeptSignals::open().context("passing signals on to the command")?);
+                kept.iter().for_each(|kept| kept.prepare(&mut command));
                 Recording::of_command(command, self.level.map(Into::into))?
             }
             (Some(_), Some(_)) => return Err(usage("-p PID and a command exclude each other")),
@@ -152,9 +161,17 @@ impl TraceArgs {
                 "{on_stdout} outputs use standard output; write all but one to files"
             )));
         }
-        signal::install().context("installing the handler of Ctrl-C")?;
         let has_data = self.pid.is_none() || on_stdout > 0;
-        let report = recording.run(self.seconds.map(|seconds| Duration::from_secs(seconds.into())))?;
+        let limit = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
+        let report = match &kept {
+            Some(kept) => recording.run_in_front(limit, kept)?,
+            None => {
+                signal::install().context("installing the handler of Ctrl-C")?;
+                recording.run(limit)?
+            }
+        };
+        // From here on, Ctrl-C ends this program.
+        drop(kept);
         if !self.quiet {
             TextTarget::beside_data(has_data).print(&report.text())?;
         }
@@ -167,26 +184,39 @@ impl TraceArgs {
             perfetto.write(|to| export::trace::write_all(&named, to))?;
         }
         if let Some(page) = page {
-            let (_, longest) =
-                runs.first_mut().context("no frame was seen, so there is nothing to report")?;
+            let (_, longest) = runs.first_mut().with_context(|| nothing_to_report(&report))?;
             page.write(|to| export::page::write(longest, to))?;
         }
         if let Some(json) = json {
             json.json(traced::json(&report, &mut runs))?;
         }
-        Ok(exit_status(&report))
+        if let Some(number) = report.usage.signal {
+            // The parent sees the end of the command; behind that, an exit code stands for signals that end no process.
+            io::stdout().flush().ok();
+            end_by(number);
+        }
+        Ok(exit_status(&report, self.pid.is_none()))
     }
+}
+
+/// Returns why there is no page.
+fn nothing_to_report(report: &TraceReport) -> String {
+    let reason = report.without_frames().unwrap_or_else(|| "level `threads` sees no frames".to_owned());
+    format!("--report: nothing to report: {reason}")
 }
 
 fn usage(text: &str) -> anyhow::Error {
     UsageError(text.to_owned()).into()
 }
 
-fn exit_status(report: &TraceReport) -> ExitStatus {
+/// Returns the exit status behind the recording of a command, or of a running process.
+fn exit_status(report: &TraceReport, is_command: bool) -> ExitStatus {
     // The number of a signal is below 65, and an exit code is a byte.
     let byte = |code: i32| u8::try_from(code).unwrap_or(u8::MAX);
     match (report.usage.exit_code, report.usage.signal) {
         _ if signal::interrupted() => ExitStatus::Interrupted,
+        // The command goes on.
+        (None, None) if is_command => ExitStatus::Interrupted,
         (Some(0), _) | (None, None) => ExitStatus::Done,
         (Some(code), _) => ExitStatus::OfCommand(byte(code)),
         (None, Some(signal)) => ExitStatus::OfCommand(byte(128 + signal)),

@@ -13,12 +13,31 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Returns the numbers of the machine's CPUs that are online, in rising order.
+/// Returns the numbers of the machine's CPUs that are online, in rising order. Reads /sys, or /proc/stat in a chroot or
+/// container without /sys. Without both, the C library's number of CPUs counts: they are those from 0 on, and those on which
+/// the calling thread may run.
 ///
 /// # Errors
-/// /sys cannot be read.
+/// Neither file can be read, and the system does not know the number.
 pub fn online_cpus() -> io::Result<Vec<usize>> {
-    Ok(cpu_list(&std::fs::read_to_string("/sys/devices/system/cpu/online")?))
+    let listed = std::fs::read_to_string("/sys/devices/system/cpu/online").map(|text| cpu_list(&text));
+    let counted = || std::fs::read_to_string("/proc/stat").map(|text| cpus_in_stat(&text));
+    for cpus in [listed, counted()] {
+        if let Some(cpus) = cpus.ok().filter(|cpus| !cpus.is_empty()) {
+            return Ok(cpus);
+        }
+    }
+    // SAFETY: sysconf has no precondition.
+    let number = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    let number = usize::try_from(number).map_err(|_| io::Error::last_os_error())?;
+    let allowed = allowed_cpus()?;
+    Ok((0..CpuSet::MAX_CPU).filter(|cpu| *cpu < number || allowed.contains(cpu)).collect())
+}
+
+/// Returns the numbers of the CPUs in the text of /proc/stat (proc(5)), which has a line `cpuN ...` for each CPU that is online.
+fn cpus_in_stat(text: &str) -> Vec<usize> {
+    let number = |line: &str| line.strip_prefix("cpu")?.split(' ').next()?.parse().ok();
+    text.lines().filter_map(number).collect()
 }
 
 /// Returns the numbers in a list of the kernel, such as `0-3,6`; leaves out words that are no numbers.
@@ -77,6 +96,19 @@ mod tests {
         assert_eq!(cpu_list("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
         assert_eq!(cpu_list("0\n"), [0]);
         assert!(cpu_list("\n").is_empty());
+    }
+
+    #[test]
+    fn the_lines_of_the_statistics_have_the_numbers_of_cpus() {
+        let text = "cpu  10 0 20 30\ncpu0 5 0 10 15\ncpu12 5 0 10 15\nintr 7 0\ncpufreq 1\n";
+        assert_eq!(cpus_in_stat(text), [0, 12]);
+        assert!(cpus_in_stat("").is_empty());
+    }
+
+    #[test]
+    fn both_sources_have_the_same_cpus() {
+        let stat = std::fs::read_to_string("/proc/stat").unwrap();
+        assert_eq!(cpus_in_stat(&stat), online_cpus().unwrap());
     }
 
     #[test]

@@ -30,7 +30,8 @@ impl LentFile {
     /// Makes a file with this content, which no process can change.
     ///
     /// # Errors
-    /// `Unsupported` if other processes of the user cannot open files of this process. A system call failed.
+    /// `Unsupported` if other processes of the user cannot open files of this process, `NotFound` without /proc. A system
+    /// call failed.
     pub fn with_content(name: &str, content: &[u8]) -> io::Result<LentFile> {
         let file = LentFile::create(name)?;
         std::fs::File::from(file.file.try_clone()?).write_all(content)?;
@@ -43,7 +44,7 @@ impl LentFile {
     /// the system at once, so that a later access never fails.
     ///
     /// # Errors
-    /// `Unsupported` if other processes of the user cannot open files of this process. A system call failed.
+    /// As for [`LentFile::with_content`].
     pub fn zeroed(name: &str, bytes: u64) -> io::Result<LentFile> {
         let file = LentFile::create(name)?;
         ftruncate(&file, bytes)?;
@@ -64,7 +65,16 @@ impl LentFile {
             Err(Errno::INVAL | Errno::MFILE) => file,
             moved => moved?,
         };
-        Ok(LentFile { file })
+        let file = LentFile { file };
+        let path = file.path();
+        if !path.exists() {
+            let path = path.display();
+            let text = format!(
+                "{path}: no such file; /proc of this pid namespace is not mounted: mount -t proc proc /proc"
+            );
+            return Err(io::Error::new(io::ErrorKind::NotFound, text));
+        }
+        Ok(file)
     }
 
     /// Returns the path by which other processes open the file.

@@ -217,6 +217,30 @@ pub fn since() -> Option<Duration> {
     (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))
 }
 
+/// Returns the name of the signal with Linux's number `number`, such as `SIGKILL`, for the signals that most often end a
+/// process; `None` for every other signal.
+pub fn name(number: i32) -> Option<&'static str> {
+    Some(match number {
+        libc::SIGHUP => "SIGHUP",
+        libc::SIGINT => "SIGINT",
+        libc::SIGQUIT => "SIGQUIT",
+        libc::SIGILL => "SIGILL",
+        libc::SIGTRAP => "SIGTRAP",
+        libc::SIGABRT => "SIGABRT",
+        libc::SIGBUS => "SIGBUS",
+        libc::SIGFPE => "SIGFPE",
+        libc::SIGKILL => "SIGKILL",
+        libc::SIGSEGV => "SIGSEGV",
+        libc::SIGPIPE => "SIGPIPE",
+        libc::SIGALRM => "SIGALRM",
+        libc::SIGTERM => "SIGTERM",
+        libc::SIGXCPU => "SIGXCPU",
+        libc::SIGXFSZ => "SIGXFSZ",
+        libc::SIGSYS => "SIGSYS",
+        _ => return None,
+    })
+}
+
 extern "C" fn nothing(_: libc::c_int) {}
 
 extern "C" fn note(number: libc::c_int) {

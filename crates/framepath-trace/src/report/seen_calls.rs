@@ -10,7 +10,7 @@ use crate::spans::spans;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SeenCalls {
     /// Finished calls by function.
-    calls: BTreeMap<Call, u64>,
+    pub(crate) calls: BTreeMap<Call, u64>,
     /// Marks of a program that names its frames itself.
     pub(crate) marks: u64,
     /// Calls of V4L2 devices.

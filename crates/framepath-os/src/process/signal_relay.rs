@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Signals and job control for a program that stands in front of a command, as strace(1) and sudo(8) do: the command gets what
+//! it would get alone.
+//!
+//! The two are in one process group. So the signals of a terminal (Ctrl-C, Ctrl-Z) reach both, and the program in front
+//! leaves them to the command. A signal that a process sends to the program in front alone is passed on.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+/// Signals that a command may expect from a terminal, its shell or another process.
+const SIGNALS: [libc::c_int; 8] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+
+/// Signals of which a second one ends the program in front.
+const ENDING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP];
+
+/// Time after a signal in which another one is an echo of it: timeout(1) sends two.
+const ECHO: Duration = Duration::from_millis(200);
+
+/// Signals to this process, kept for a command that is not started yet. Dropping the value makes them reach this process
+/// again; those that came before are gone.
+#[derive(Debug)]
+pub struct KeptSignals {
+    descriptor: OwnedFd,
+    /// Signals that were blocked before.
+    before: libc::sigset_t,
+}
+
+impl KeptSignals {
+    /// Blocks the signals in this thread and in those that it starts later. Call this on the main thread while it is the only
+    /// one, and drop the value there.
+    ///
+    /// # Errors
+    /// From pthread_sigmask(3) or signalfd(2).
+    pub fn open() -> io::Result<KeptSignals> {
+        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, and the call that blocks it initialises `before` if it succeeds; both live
+        // through all calls.
+        let (raw, before) = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for number in SIGNALS {
+                libc::sigaddset(set.as_mut_ptr(), number);
+            }
+            let refused = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
+            if refused != 0 {
+                return Err(io::Error::from_raw_os_error(refused));
+            }
+            (libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK), before.assume_init())
+        };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: signalfd returned a new descriptor without another owner.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        Ok(KeptSignals { descriptor, before })
+    }
+
+    /// Changes `command`, which is not started yet, so that it has the signals blocked that this process had blocked before.
+    pub fn prepare(&self, command: &mut Command) {
+        let before = self.before;
+        // SAFETY: pthread_sigmask is async-signal-safe, and the set is a copy that the closure owns.
+        unsafe {
+            command.pre_exec(move || {
+                match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) {
+                    0 => Ok(()),
+                    refused => Err(io::Error::from_raw_os_error(refused)),
+                }
+            });
+        }
+    }
+}
+
+impl Drop for KeptSignals {
+    fn drop(&mut self) {
+        while take(&self.descriptor).is_some() {}
+        // SAFETY: the set was initialised by pthread_sigmask.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// Thread that passes signals on to a command, until the value is dropped.
+#[derive(Debug)]
+pub struct SignalRelay {
+    pid: u32,
+    is_left: Arc<AtomicBool>,
+    /// Ends the thread.
+    end: OwnedFd,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl SignalRelay {
+    /// Begins to pass on signals, those that were kept included, to the child `pid`, which was not waited for yet.
+    ///
+    /// # Errors
+    /// There is no such process; the thread or a descriptor cannot be made.
+    pub fn start(kept: &KeptSignals, pid: u32) -> io::Result<SignalRelay> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
+        let command = pidfd_open(raw, PidfdFlags::empty())?;
+        let signals = kept.descriptor.try_clone()?;
+        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
+        let (ended, is_left) = (end.try_clone()?, Arc::new(AtomicBool::new(false)));
+        let left = is_left.clone();
+        let thread = thread::Builder::new().name("fp-relay".to_owned());
+        let thread = thread.spawn(move || pass_on(&signals, &ended, &command, &left))?;
+        Ok(SignalRelay { pid, is_left, end, thread: Some(thread) })
+    }
+
+    /// Returns true after the second signal that asks for the end: this process is to end, and the command goes on.
+    pub fn is_left(&self) -> bool {
+        self.is_left.load(Ordering::Relaxed)
+    }
+
+    /// Stops this process while the command is stopped, if a shell with job control has started this process. Returns when it is
+    /// continued; then the command is continued, too.
+    pub fn follow_stop(&self) {
+        if has_stopped(self.pid) && is_job() {
+            // SAFETY: plain system calls. The process goes on behind the first one when it is continued. The child was not
+            // waited for yet, so the id is its own.
+            unsafe {
+                libc::kill(libc::getpid(), libc::SIGSTOP);
+                libc::kill(self.pid as libc::pid_t, libc::SIGCONT);
+            }
+        }
+    }
+}
+
+impl Drop for SignalRelay {
+    fn drop(&mut self) {
+        // Neither fails: the counter is far from its limit, and the thread does not panic.
+        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Passes signals on until `ended` is readable.
+fn pass_on(signals: &OwnedFd, ended: &OwnedFd, command: &OwnedFd, is_left: &AtomicBool) {
+    let mut first: Option<Instant> = None;
+    loop {
+        let mut events = [PollFd::new(signals, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
+        // Fails only for want of memory: this thread has no signals.
+        let _ = poll(&mut events, None);
+        if !events[1].revents().is_empty() {
+            return;
+        }
+        // The terminal has sent its signals to the command, too.
+        for signal in std::iter::from_fn(|| take(signals)).filter(|signal| !signal.is_of_kernel) {
+            let is_second = first.is_some_and(|first| first.elapsed() > ECHO);
+            if ENDING.contains(&signal.number) {
+                is_left.fetch_or(is_second, Ordering::Relaxed);
+                first.get_or_insert_with(Instant::now);
+            }
+            if !is_left.load(Ordering::Relaxed) {
+                // SAFETY: plain system call with a descriptor of the process. Fails if it has ended or has changed its user.
+                unsafe {
+                    libc::syscall(
+                        libc::SYS_pidfd_send_signal,
+                        command.as_raw_fd(),
+                        signal.number,
+                        std::ptr::null::<libc::siginfo_t>(),
+                        0,
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// Takes a pending signal.
+fn take(descriptor: &OwnedFd) -> Option<ReceivedSignal> {
+    let mut record = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
+    // SAFETY: all-zero is a valid record; the slice covers it, and the kernel writes whole records.
+    let (bytes, record) = unsafe {
+        let bytes = std::slice::from_raw_parts_mut(
+            record.as_mut_ptr().cast::<u8>(),
+            size_of::<libc::signalfd_siginfo>(),
+        );
+        (rustix::io::read(descriptor, bytes), record.assume_init())
+    };
+    let is_whole = bytes.ok()? == size_of::<libc::signalfd_siginfo>();
+    let (number, is_of_kernel) = (record.ssi_signo as libc::c_int, record.ssi_code == SI_KERNEL);
+    is_whole.then_some(ReceivedSignal { number, is_of_kernel })
+}
+
+/// `SI_KERNEL` of linux/siginfo.h.
+const SI_KERNEL: i32 = 0x80;
+
+struct ReceivedSignal {
+    number: libc::c_int,
+    /// True if no process has sent it: a terminal's signals.
+    is_of_kernel: bool,
+}
+
+/// Returns true if the child `pid` is stopped by a signal, once for each stop.
+fn has_stopped(pid: u32) -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: the pointer is valid for the call, and all-zero is a valid siginfo, which the kernel fills only for a stopped
+    // child; without one, its process stays 0.
+    unsafe {
+        let flags = libc::WSTOPPED | libc::WNOHANG;
+        let result = libc::waitid(libc::P_PID, pid, info.as_mut_ptr(), flags);
+        result == 0 && info.assume_init().si_pid() != 0
+    }
+}
+
+/// True if a shell with job control has started this process: it is in a group of its own, and there is a terminal.
+fn is_job() -> bool {
+    // SAFETY: plain system calls.
+    let has_group = unsafe { libc::getpgrp() != libc::getsid(0) };
+    has_group && std::fs::File::open("/dev/tty").is_ok()
+}
+
+/// Ends this process by the signal `number`, as a command has ended: the parent sees the same. Leaves no core file. Returns if
+/// the signal does not end a process.
+pub fn end_by(number: i32) {
+    let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: plain system calls; the set is initialised before it is used. The default action needs no handler.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+        libc::signal(number, libc::SIG_DFL);
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), number);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+        libc::raise(number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a process of its own, because the signals are blocked in all threads of the tests otherwise: they are blocked only in
+    /// the thread of this test, and sent to it alone.
+    #[test]
+    fn a_kept_signal_reaches_the_command_and_a_second_one_ends_the_relay() {
+        thread::spawn(|| {
+            let kept = KeptSignals::open().unwrap();
+            let mut command = Command::new("sh");
+            command.args(["-c", "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done"]);
+            command.stdout(std::process::Stdio::piped());
+            kept.prepare(&mut command);
+            let mut child = command.spawn().unwrap();
+            let mut ready = [0; 6];
+            io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+            // SAFETY: a signal to this thread, which has it blocked.
+            let send = |number: i32| unsafe {
+                libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), number);
+            };
+            send(libc::SIGUSR1);
+            // signalfd(2) reads the signals of the thread that calls read(2).
+            let signal = take(&kept.descriptor).unwrap();
+            assert_eq!((signal.number, signal.is_of_kernel), (libc::SIGUSR1, false));
+            assert!(take(&kept.descriptor).is_none());
+            let relay = SignalRelay::start(&kept, child.id()).unwrap();
+            assert!(!relay.is_left());
+            relay.follow_stop();
+            drop(relay);
+            drop(kept);
+            // SAFETY: plain system call; the child was not waited for.
+            unsafe { libc::kill(child.id() as i32, libc::SIGUSR1) };
+            assert_eq!(child.wait().unwrap().code(), Some(7));
+        })
+        .join()
+        .unwrap();
+    }
+}

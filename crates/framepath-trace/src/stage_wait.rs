@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the frames of a stream waited for in a stage, with its object and the thread that ended the wait.
+
+use std::collections::BTreeMap;
+
+use framepath_model::ledger::Cause;
+use framepath_model::shown::shown;
+use serde::Serialize;
+
+use crate::frame_ledger::StreamLedger;
+use crate::thread_times::ThreadRow;
+use crate::timeline::Wait;
+use crate::wait_object::WaitObjects;
+
+/// Waits that are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct WaitKey {
+    /// `blocked`, or `paced`.
+    pub(crate) cause: Cause,
+    pub(crate) wait: Wait,
+    /// Thread that ended them; 0 if that is not known or says nothing.
+    pub(crate) by: i32,
+}
+
+/// Waits of a stream's frames in one stage for one thing.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct StageWait {
+    /// Index of the stage.
+    #[serde(skip)]
+    pub hop: u16,
+    /// Name of the cause to which the time belongs: `blocked` or `paced`.
+    pub cause: &'static str,
+    /// Kind of what was waited for: `lock`, `socket`, `pipe`, `file`, `page fault` and others (docs/trace.md).
+    pub reason: &'static str,
+    /// True if the thread waited until it could write.
+    pub is_write: bool,
+    /// Object behind the descriptor of the wait: `tcp 192.0.2.1:80`, `/dev/video0`; `None` if it has no name or is not known.
+    pub object: Option<String>,
+    /// Name of the thread that ended the wait; `None` if that was no traced thread, or says nothing.
+    pub ended_by: Option<String>,
+    /// Stage in which that thread works most.
+    pub ended_in: Option<String>,
+    /// Mean time for each frame, microseconds.
+    pub us: f64,
+}
+
+impl StageWait {
+    /// True for the same thing in the same stage.
+    fn is_same(&self, other: &StageWait) -> bool {
+        StageWait { us: other.us, ..self.clone() } == *other
+    }
+
+    /// Returns the thing as text: `write to pipe`, `socket tcp 192.0.2.1:80`, `lock, ended by decoder (decode h264)`.
+    pub(crate) fn text(&self) -> String {
+        let mut text =
+            if self.is_write { format!("write to {}", self.reason) } else { self.reason.to_owned() };
+        if let Some(object) = &self.object {
+            text += &format!(" {}", shown(object));
+        }
+        if let Some(thread) = &self.ended_by {
+            text += &format!(", ended by {}", shown(thread));
+        }
+        if let Some(stage) = &self.ended_in {
+            text += &format!(" ({})", shown(stage));
+        }
+        text
+    }
+}
+
+impl StreamLedger {
+    /// Names what the frames waited for.
+    pub(crate) fn name_waits(&mut self, objects: &WaitObjects, threads: &[ThreadRow]) {
+        let named = self.waits.iter().map(|((hop, key), ns)| {
+            let thread = threads.iter().find(|row| key.by != 0 && row.thread == key.by);
+            StageWait {
+                hop: *hop,
+                cause: key.cause.name(),
+                reason: key.wait.reason.name(),
+                is_write: key.wait.is_write,
+                object: key.wait.object.and_then(|number| objects.get(number)?.name.clone()),
+                ended_by: thread.map(|row| row.name.clone()),
+                ended_in: thread.and_then(|row| self.stage_of(row.thread)),
+                us: ns / 1e3,
+            }
+        });
+        // Threads may have the same name.
+        let mut merged: Vec<StageWait> = Vec::new();
+        for wait in named {
+            match merged.iter_mut().find(|other| other.is_same(&wait)) {
+                Some(other) => other.us += wait.us,
+                None => merged.push(wait),
+            }
+        }
+        merged.sort_by(|a, b| b.us.total_cmp(&a.us));
+        self.stage_waits = merged;
+    }
+
+    /// Returns the stage with the most rows of a thread.
+    fn stage_of(&self, thread: i32) -> Option<String> {
+        let index = self.threads.iter().position(|id| *id == thread)?;
+        let mut rows: BTreeMap<u16, u64> = BTreeMap::new();
+        for row in self.rows.iter().filter(|row| usize::from(row.thread) == index) {
+            *rows.entry(row.hop).or_default() += 1;
+        }
+        let (hop, _) = rows.into_iter().max_by_key(|(_, count)| *count)?;
+        self.stages.get(usize::from(hop)).cloned()
+    }
+}

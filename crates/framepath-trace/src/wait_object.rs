@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Objects behind the descriptors on which threads wait: sockets with their peers, pipes, files, devices.
+//!
+//! They are looked up in /proc soon after the wait has begun, so a program that closes a descriptor at once is too fast for it.
+//! Formats: proc(5), "fd", "fdinfo" and "net".
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use crate::probes::SystemCall;
+use crate::wait_reason::{WaitCall, WaitReason};
+
+/// Number of descriptors of a poll(2) that are looked at.
+pub(crate) const POLLED: usize = 4;
+
+/// Greatest number of objects; of further ones, the names are not kept.
+const MOST: usize = 4096;
+
+/// Object that threads wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WaitObject {
+    pub(crate) reason: WaitReason,
+    /// `tcp 192.0.2.1:80`, `/dev/video0`; `None` for an object without a name.
+    pub(crate) name: Option<String>,
+}
+
+/// All objects of a recording.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WaitObjects {
+    objects: Vec<WaitObject>,
+    numbers: HashMap<WaitObject, u32>,
+    /// Objects of the descriptors of processes; emptied at each look, because descriptors are used again.
+    descriptors: HashMap<(i32, i32), Option<WaitObject>>,
+    /// Names of the sockets of processes by their inodes, for the same time.
+    sockets: HashMap<i32, HashMap<u64, String>>,
+}
+
+impl WaitObjects {
+    /// Forgets which descriptors have which objects.
+    pub(crate) fn look_again(&mut self) {
+        self.descriptors.clear();
+        self.sockets.clear();
+    }
+
+    /// Returns the object with this number.
+    pub(crate) fn get(&self, number: u32) -> Option<&WaitObject> {
+        self.objects.get(number as usize)
+    }
+
+    /// Finds out what `call`, of process `process`, waits for.
+    pub(crate) fn resolve(&mut self, process: i32, call: &mut SystemCall) {
+        let found = match WaitCall::of(call.number) {
+            WaitCall::For(_) => return,
+            WaitCall::Object(WaitReason::Ioctl, _) => {
+                let object = self.behind(process, call.arguments[0] as i32);
+                object.map(|object| WaitObject { reason: WaitReason::Ioctl, ..object })
+            }
+            WaitCall::Object(..) => self.behind(process, call.arguments[0] as i32),
+            WaitCall::Poll | WaitCall::Select => {
+                let (descriptors, more) = polled(call);
+                if descriptors.is_empty() {
+                    call.is_clock = true;
+                    return;
+                }
+                self.one_of(process, &descriptors, more)
+            }
+        };
+        let Some(object) = found else { return };
+        call.is_clock = object.reason == WaitReason::Timer;
+        call.object = self.number(object);
+    }
+
+    /// Returns the number of an object.
+    fn number(&mut self, object: WaitObject) -> Option<u32> {
+        if let Some(number) = self.numbers.get(&object) {
+            return Some(*number);
+        }
+        let object = match self.objects.len() < MOST {
+            true => object,
+            false => WaitObject { name: None, ..object },
+        };
+        let number = self.objects.len() as u32;
+        self.objects.push(object.clone());
+        Some(*self.numbers.entry(object).or_insert(number))
+    }
+
+    /// Returns the object of several ones that a wait is about: what comes from outside of the process, rather than what its threads
+    /// wake up one another with. `more` is the number of further descriptors that were not looked at.
+    fn one_of(&mut self, process: i32, descriptors: &[i32], more: usize) -> Option<WaitObject> {
+        let mut objects: Vec<WaitObject> =
+            descriptors.iter().filter_map(|descriptor| self.behind(process, *descriptor)).collect();
+        let is_inner = |object: &WaitObject| {
+            matches!(object.reason, WaitReason::Timer | WaitReason::EventFd | WaitReason::Descriptor)
+        };
+        if objects.iter().any(|object| !is_inner(object)) {
+            objects.retain(|object| !is_inner(object));
+        } else if more == 0 && objects.iter().any(|object| object.reason != WaitReason::Timer) {
+            objects.retain(|object| object.reason != WaitReason::Timer);
+        }
+        let first = objects.first()?.clone();
+        let others = objects.len() - 1 + more;
+        if others == 0 {
+            return Some(first);
+        }
+        let is_same = objects.iter().all(|object| object.reason == first.reason);
+        let reason = if is_same { first.reason } else { WaitReason::Poll };
+        let name = first.name.unwrap_or_else(|| first.reason.name().to_owned());
+        Some(WaitObject { reason, name: Some(format!("{name} and {others} more")) })
+    }
+
+    /// Returns the object behind a descriptor; `None` if the process has closed it or has ended.
+    fn behind(&mut self, process: i32, descriptor: i32) -> Option<WaitObject> {
+        let key = (process, descriptor);
+        if let Some(known) = self.descriptors.get(&key) {
+            return known.clone();
+        }
+        // An epoll(7) may be in another one: no look at itself below.
+        self.descriptors.insert(key, None);
+        let found = self.look_up(process, descriptor);
+        self.descriptors.insert(key, found.clone());
+        found
+    }
+
+    fn look_up(&mut self, process: i32, descriptor: i32) -> Option<WaitObject> {
+        let link = format!("/proc/{process}/fd/{descriptor}");
+        let target = fs::read_link(&link).ok()?;
+        let text = target.to_string_lossy();
+        let named = |reason, name: &str| Some(WaitObject { reason, name: Some(name.to_owned()) });
+        let inode = |kind: &str| text.strip_prefix(kind)?.strip_suffix(']')?.parse::<u64>().ok();
+        if let Some(inode) = inode("socket:[") {
+            let name = self.sockets.entry(process).or_insert_with(|| sockets(process)).get(&inode).cloned();
+            return Some(WaitObject { reason: WaitReason::Socket, name });
+        }
+        if inode("pipe:[").is_some() {
+            return Some(WaitObject { reason: WaitReason::Pipe, name: None });
+        }
+        if let Some(kind) = text.strip_prefix("anon_inode:") {
+            return match kind.trim_matches(['[', ']']) {
+                "eventpoll" => {
+                    let watched = watched(process, descriptor);
+                    match watched.is_empty() {
+                        true => Some(WaitObject { reason: WaitReason::Timer, name: None }),
+                        false => self.one_of(
+                            process,
+                            &watched[..watched.len().min(POLLED)],
+                            watched.len().saturating_sub(POLLED),
+                        ),
+                    }
+                }
+                "eventfd" => Some(WaitObject { reason: WaitReason::EventFd, name: None }),
+                "timerfd" => Some(WaitObject { reason: WaitReason::Timer, name: None }),
+                "io_uring" => Some(WaitObject { reason: WaitReason::IoUring, name: None }),
+                kind => named(WaitReason::Descriptor, kind),
+            };
+        }
+        let kind = fs::metadata(&link).ok()?.file_type();
+        if text.starts_with("/dev/pts/") || text.starts_with("/dev/tty") {
+            return named(WaitReason::Terminal, &text);
+        }
+        let reason = match () {
+            () if kind.is_fifo() => WaitReason::Pipe,
+            () if kind.is_char_device() || kind.is_block_device() => WaitReason::Device,
+            () if kind.is_socket() => WaitReason::Socket,
+            () => WaitReason::File,
+        };
+        named(reason, &text)
+    }
+}
+
+/// Returns the descriptors that a poll(2) or select(2) waits for, as far as the record has them, and the number of those that it has
+/// not.
+fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
+    if WaitCall::of(call.number) == WaitCall::Select {
+        let first = call.arguments[0].min(64) as i32;
+        let bits = call.polled[0] | call.polled[1];
+        return ((0..first).filter(|bit| bits >> bit & 1 == 1).take(POLLED).collect(), 0);
+    }
+    let count = call.arguments[1] as usize;
+    let entries = call.polled.iter().take(count).map(|entry| *entry as i32);
+    (entries.filter(|descriptor| *descriptor >= 0).collect(), count.saturating_sub(POLLED))
+}
+
+/// Returns the descriptors in an epoll(7).
+fn watched(process: i32, descriptor: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).unwrap_or_default();
+    let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
+    text.lines().filter_map(number).collect()
+}
+
+/// Returns the names of the sockets of a process's network by their inodes.
+fn sockets(process: i32) -> HashMap<u64, String> {
+    let read = |file: &str| {
+        fs::read_to_string(Path::new(&format!("/proc/{process}/net")).join(file)).unwrap_or_default()
+    };
+    let mut names = HashMap::new();
+    for (file, protocol) in [("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")] {
+        names.extend(read(file).lines().skip(1).filter_map(|line| internet_socket(protocol, line)));
+    }
+    names.extend(read("unix").lines().skip(1).filter_map(unix_socket));
+    names
+}
+
+/// Returns the inode and the name of a line of /proc/net/tcp and its relatives: with the peer's address, or the own one without
+/// a peer.
+fn internet_socket(protocol: &str, line: &str) -> Option<(u64, String)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let (own, peer, inode) = (address(words.get(1)?)?, address(words.get(2)?)?, words.get(9)?.parse().ok()?);
+    let name = match peer.port() {
+        0 => format!("{protocol} on {own}"),
+        _ => format!("{protocol} {peer}"),
+    };
+    Some((inode, name))
+}
+
+/// Returns the inode and the name of a line of /proc/net/unix.
+fn unix_socket(line: &str) -> Option<(u64, String)> {
+    let mut words = line.split_whitespace();
+    let inode = words.nth(6)?.parse().ok()?;
+    Some((inode, words.next().map_or("unix".to_owned(), |path| format!("unix {path}"))))
+}
+
+/// Returns an address, whose words of 32 bits are in the order of this machine.
+fn address(text: &str) -> Option<SocketAddr> {
+    let (address, port) = text.split_once(':')?;
+    let word = |n: usize| u32::from_str_radix(address.get(8 * n..8 * n + 8)?, 16).ok();
+    let address = match address.len() {
+        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
+        _ => {
+            let words = [word(0)?, word(1)?, word(2)?, word(3)?].map(u32::to_ne_bytes);
+            let bytes: [u8; 16] = words.concat().try_into().ok()?;
+            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
+        }
+    };
+    Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    fn call(number: i64, arguments: [u64; 2]) -> SystemCall {
+        SystemCall { number, arguments, ..SystemCall::default() }
+    }
+
+    /// Descriptors of this process, as a wait on them would name them.
+    #[test]
+    fn descriptors_have_the_names_of_their_objects() -> io::Result<()> {
+        let mut objects = WaitObjects::default();
+        let process = std::process::id() as i32;
+        let mut name = |call: &mut SystemCall| {
+            objects.resolve(process, call);
+            call.object
+                .and_then(|number| objects.get(number).cloned())
+                .map(|object| (object.reason, object.name))
+        };
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let stream = TcpStream::connect(listener.local_addr()?)?;
+        let peer = stream.peer_addr()?;
+        let mut recv = call(libc::SYS_recvfrom, [stream.as_raw_fd() as u64, 0]);
+        assert_eq!(name(&mut recv), Some((WaitReason::Socket, Some(format!("tcp {peer}")))));
+        let mut accept = call(libc::SYS_accept4, [listener.as_raw_fd() as u64, 0]);
+        assert_eq!(name(&mut accept), Some((WaitReason::Socket, Some(format!("tcp on {peer}")))));
+        let mut cat = Command::new("cat").stdin(Stdio::piped()).spawn()?;
+        let fd = cat.stdin.as_ref().unwrap().as_raw_fd() as u64;
+        assert_eq!(name(&mut call(libc::SYS_read, [fd, 0])), Some((WaitReason::Pipe, None)));
+        // Descriptors and none in a poll.
+        let polled = [fd, stream.as_raw_fd() as u64, 0, 0];
+        let mut poll = SystemCall { polled, ..call(libc::SYS_ppoll, [0, 2]) };
+        assert_eq!(name(&mut poll), Some((WaitReason::Poll, Some("pipe and 1 more".to_owned()))));
+        let mut none = call(libc::SYS_ppoll, [0, 0]);
+        assert_eq!((name(&mut none), none.is_clock), (None, true));
+        let mut bits = SystemCall { polled: [1 << fd, 0, 0, 0], ..call(libc::SYS_pselect6, [fd + 1, 0]) };
+        assert_eq!(name(&mut bits), Some((WaitReason::Pipe, None)));
+        let closed = call(libc::SYS_read, [u64::from(u32::MAX), 0]);
+        assert_eq!(name(&mut { closed }), None);
+        drop(cat.stdin.take());
+        cat.wait()?;
+        Ok(())
+    }
+
+    #[test]
+    fn addresses_are_read_in_the_order_of_the_machine() {
+        assert_eq!(address("0100007F:1F90").unwrap().to_string(), "127.0.0.1:8080");
+        let mapped = "0000000000000000FFFF00000100007F:0050";
+        assert_eq!(address(mapped).unwrap().to_string(), "127.0.0.1:80");
+        for text in ["", "0100007F", "01:1", "zz00007F:1F90", "0100007F:zzzz"] {
+            assert_eq!(address(text), None, "{text}");
+        }
+    }
+}
