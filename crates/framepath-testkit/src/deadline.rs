@@ -36,3 +36,17 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
         thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Waits until `holds` returns true, checking every 5 ms. Returns false if it does not within `limit`.
+pub fn holds_within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    loop {
+        if holds() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+}

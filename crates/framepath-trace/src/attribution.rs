@@ -2,7 +2,6 @@
 //! Causes of a part of a frame's time: from what the part is, and from the timelines of its threads.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 
 use framepath_model::ledger::{Cause, Row, SpanPlace, flag};
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
@@ -27,8 +26,6 @@ pub(crate) struct TraceFacts<'a> {
     pub(crate) limits: StageLimits,
     /// Codecs that have threads of their own, with these threads.
     pub(crate) pools: HashMap<CodecId, HashSet<i32>>,
-    /// Times in which a thread of these codecs ran or could run, in their order.
-    busy: HashMap<CodecId, Vec<Range<u64>>>,
     /// Processes of which `copying` has all samples.
     pub(crate) sampled: HashSet<i32>,
     /// Times of each thread's samples in functions that copy, in their order.
@@ -74,7 +71,6 @@ impl TraceFacts<'_> {
     ) -> TraceFacts<'a> {
         let pools = pools(spans, events);
         let is_call = |span: &CallSpan| span.data != 0 && span.call != Call::GetBuffer;
-        let busy = pools.iter().map(|(codec, threads)| (*codec, busy(threads, timelines))).collect();
         let has_pool = |span: &CallSpan| is_call(span) && pools.contains_key(&(span.process, span.object));
         TraceFacts {
             spans,
@@ -87,7 +83,6 @@ impl TraceFacts<'_> {
             pool_calls: by_thread(spans, has_pool),
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
             pools,
-            busy,
         }
     }
 
@@ -192,13 +187,13 @@ impl TraceFacts<'_> {
         match part {
             Part::Held { caller } => self.add_held(row, caller, from_ns, to_ns, ledger),
             Part::Pool { caller, codec } => {
-                for (from_ns, to_ns, is_busy) in self.shares(codec, from_ns, to_ns) {
-                    match is_busy {
-                        true => {
-                            row.pool_ns += to_ns - from_ns;
-                            ledger.span(row, SpanPlace::Inside(Cause::Pool), from_ns, to_ns);
+                for share in self.shares(codec, from_ns, to_ns) {
+                    match share.doing {
+                        None => self.add_held(row, caller, share.from_ns, share.to_ns, ledger),
+                        Some(doing) => {
+                            let cause = add_busy(row, doing, share.to_ns - share.from_ns);
+                            ledger.span(row, SpanPlace::Inside(cause), share.from_ns, share.to_ns);
                         }
-                        false => self.add_held(row, caller, from_ns, to_ns, ledger),
                     }
                 }
             }
@@ -290,19 +285,25 @@ impl TraceFacts<'_> {
         self.pools.contains_key(&codec).then_some(codec)
     }
 
-    /// Divides a time into those in which a thread of the codec ran or could run, with true, and the others.
-    fn shares(&self, codec: CodecId, from_ns: u64, to_ns: u64) -> Vec<(u64, u64, bool)> {
-        let busy = self.busy.get(&codec).map_or(&[][..], Vec::as_slice);
-        let first = busy.partition_point(|busy| busy.end <= from_ns);
-        let (mut shares, mut at_ns) = (Vec::new(), from_ns);
-        for busy in busy[first..].iter().take_while(|busy| busy.start < to_ns) {
-            let (start_ns, end_ns) = (busy.start.max(at_ns), busy.end.min(to_ns));
-            shares.extend([(at_ns, start_ns, false), (start_ns, end_ns, true)]);
-            at_ns = end_ns;
-        }
-        shares.push((at_ns, to_ns, false));
-        shares.retain(|(from_ns, to_ns, _)| from_ns < to_ns);
-        shares
+    /// Divides a time by what the codec's own threads did: what the busiest one of them did.
+    fn shares(&self, codec: CodecId, from_ns: u64, to_ns: u64) -> Vec<PoolShare> {
+        let threads = self.pools.get(&codec).into_iter().flatten();
+        let stretches: Vec<ThreadStretch> = threads
+            .flat_map(|thread| self.stretches(*thread, from_ns, to_ns))
+            .filter(|stretch| rank(stretch.doing) > 0)
+            .collect();
+        let mut borders: Vec<u64> =
+            stretches.iter().flat_map(|stretch| [stretch.from_ns, stretch.to_ns]).collect();
+        borders.extend([from_ns, to_ns]);
+        borders.sort_unstable();
+        borders.dedup();
+        let share = |border: &[u64]| {
+            let inside =
+                stretches.iter().filter(|stretch| stretch.from_ns <= border[0] && stretch.to_ns >= border[1]);
+            let doing = inside.map(|stretch| stretch.doing).max_by_key(|doing| rank(*doing));
+            PoolShare { from_ns: border[0], to_ns: border[1], doing }
+        };
+        borders.windows(2).map(share).collect()
     }
 
     /// Adds a time in which a codec, filter or element kept the frame: it is held, except while the thread that would have it go on
@@ -386,7 +387,7 @@ impl TraceFacts<'_> {
                     row.minor_faults += stretch.faults;
                 }
                 (Doing::Waiting(wait), Some(codec))
-                    if matches!(wait.reason, WaitReason::Lock | WaitReason::Unknown) =>
+                    if matches!(wait.reason, WaitReason::Lock | WaitReason::Mutex | WaitReason::Unknown) =>
                 {
                     self.add_pool_wait(row, thread, codec, &stretch, ledger);
                 }
@@ -395,8 +396,8 @@ impl TraceFacts<'_> {
         }
     }
 
-    /// Adds the wait of a thread for the threads of a codec: `pool` while one of them runs or could run, and otherwise what they wait
-    /// for.
+    /// Adds the wait of a thread for the threads of a codec: `pool` while one of them runs, and otherwise what keeps them from
+    /// it.
     fn add_pool_wait(
         &self,
         row: &mut Row,
@@ -405,21 +406,43 @@ impl TraceFacts<'_> {
         wait: &ThreadStretch,
         ledger: &mut StreamLedger,
     ) {
-        for (from_ns, to_ns, is_busy) in self.shares(codec, wait.from_ns, wait.to_ns) {
-            if is_busy {
-                row.pool_ns += to_ns - from_ns;
+        for share in self.shares(codec, wait.from_ns, wait.to_ns) {
+            if let Some(doing) = share.doing {
+                add_busy(row, doing, share.to_ns - share.from_ns);
                 continue;
             }
-            let mut held_up = Vec::new();
-            self.held_up(wait.by, from_ns, to_ns, MOST_WAKERS, &mut held_up);
-            let mut at_ns = from_ns;
-            for (thread, stretch) in held_up {
-                let own = ThreadStretch { from_ns: at_ns, to_ns: stretch.from_ns, ..*wait };
-                self.add_stretch(row, thread, &own, ledger);
-                self.add_stretch(row, thread, &stretch, ledger);
+            let own = ThreadStretch { from_ns: share.from_ns, to_ns: share.to_ns, ..*wait };
+            let (mut at_ns, mut waits) = (share.from_ns, Vec::new());
+            self.pool_waits(wait.by, codec, (share.from_ns, share.to_ns), MOST_WAKERS, &mut waits);
+            for (worker, stretch) in waits {
+                let before = ThreadStretch { from_ns: at_ns, to_ns: stretch.from_ns, ..own };
+                self.add_stretch(row, thread, &before, ledger);
+                self.add_stretch(row, worker, &stretch, ledger);
                 at_ns = stretch.to_ns;
             }
-            self.add_stretch(row, thread, &ThreadStretch { from_ns: at_ns, to_ns, ..*wait }, ledger);
+            self.add_stretch(row, thread, &ThreadStretch { from_ns: at_ns, ..own }, ledger);
+        }
+    }
+
+    /// Finds what a thread of a codec waited for; a wait for another one of them is followed to that one, at most `wakers` times.
+    fn pool_waits(
+        &self,
+        thread: i32,
+        codec: CodecId,
+        (from_ns, to_ns): (u64, u64),
+        wakers: u32,
+        found: &mut Vec<(i32, ThreadStretch)>,
+    ) {
+        let is_of_pool = |thread: i32| self.pools.get(&codec).is_some_and(|pool| pool.contains(&thread));
+        for stretch in self.stretches(thread, from_ns, to_ns).filter(|_| is_of_pool(thread)) {
+            match stretch.doing {
+                Doing::Waiting(wait) if wait.reason.has_waker() && is_of_pool(stretch.by) && wakers > 0 => {
+                    let time = (stretch.from_ns, stretch.to_ns);
+                    self.pool_waits(stretch.by, codec, time, wakers - 1, found);
+                }
+                Doing::Waiting(_) | Doing::Stopped => found.push((thread, stretch)),
+                _ => {}
+            }
         }
     }
 
@@ -456,22 +479,35 @@ impl TraceFacts<'_> {
 /// Greatest number of threads that are followed from a wait to the next one.
 const MOST_WAKERS: u32 = 4;
 
-/// Returns the times in which one of the threads ran or could run, in their order.
-fn busy(threads: &HashSet<i32>, timelines: &HashMap<i32, Timeline>) -> Vec<Range<u64>> {
-    let lines = threads.iter().filter_map(|thread| timelines.get(thread));
-    let stretches = lines.flat_map(|line| line.between(0, u64::MAX));
-    let is_busy = |stretch: &ThreadStretch| !matches!(stretch.doing, Doing::Waiting(_) | Doing::Stopped);
-    let mut times: Vec<Range<u64>> =
-        stretches.filter(is_busy).map(|stretch| stretch.from_ns..stretch.to_ns).collect();
-    times.sort_by_key(|time| time.start);
-    let mut merged: Vec<Range<u64>> = Vec::new();
-    for time in times {
-        match merged.last_mut() {
-            Some(last) if last.end >= time.start => last.end = last.end.max(time.end),
-            _ => merged.push(time),
-        }
+/// Part of a time by what a codec's own threads did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct PoolShare {
+    from_ns: u64,
+    to_ns: u64,
+    /// What the busiest one did; `None` if none of them ran or could run.
+    doing: Option<Doing>,
+}
+
+/// Returns a number that is greater for the busier one of two threads, and 0 for one that could not run.
+fn rank(doing: Doing) -> u8 {
+    match doing {
+        Doing::Running => 4,
+        Doing::Woken => 3,
+        Doing::Preempted => 2,
+        Doing::Throttled => 1,
+        Doing::Stopped | Doing::Waiting(_) => 0,
     }
-    merged
+}
+
+/// Adds a time in which the busiest thread of a codec did this. Returns its cause.
+fn add_busy(row: &mut Row, doing: Doing, ns: u64) -> Cause {
+    let (cause, sum) = match doing {
+        Doing::Preempted => (Cause::Preempted, &mut row.preempted_ns),
+        Doing::Throttled => (Cause::Throttled, &mut row.throttled_ns),
+        _ => (Cause::Pool, &mut row.pool_ns),
+    };
+    *sum += ns;
+    cause
 }
 
 /// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.

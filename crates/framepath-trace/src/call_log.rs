@@ -24,13 +24,16 @@ use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
 use crate::preload::{Preload, PreloadEvent};
-use crate::probes::{ProbeCount, ProbeEvent, Probes, SwitchOut, SwitchReason};
+use crate::probes::{ProbeCount, ProbeEvent, ProbeScope, Probes, SwitchOut, SwitchReason};
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
 use crate::wait_object::WaitObjects;
+
+/// Time that a new process gets to execute a program, nanoseconds.
+const FORKED_NS: u64 = 5_000_000;
 
 /// Calls of a recording.
 #[derive(Debug)]
@@ -43,8 +46,12 @@ pub(crate) struct CallLog {
     switches: Vec<SwitchOut>,
     objects: WaitObjects,
     wake_ups: Vec<WakeUp>,
-    /// Numbers of the devices and inodes of the files that were given to [`CallLog::attach`].
-    mapped: HashSet<[u64; 3]>,
+    /// Files that were given to [`CallLog::attach`], by the numbers of the devices and inodes, with the process if the probes
+    /// are in single ones.
+    mapped: HashSet<(u32, [u64; 3])>,
+    /// Processes that traced ones have started and that have executed no program yet: parent, child, and the time of the start,
+    /// CLOCK_MONOTONIC nanoseconds.
+    forked: Vec<(u32, u32, u64)>,
     /// Files that got their probes behind the mapping.
     late: Vec<LateProbes>,
     /// Why files got no probes.
@@ -138,7 +145,8 @@ impl CallLog {
         folders: Option<&OsStr>,
     ) -> io::Result<()> {
         let Source::Probes(probes) = &mut self.source else { return Ok(()) };
-        probes.attach_known(program, folders)?;
+        probes.set_scope(program.map_or(ProbeScope::All, ProbeScope::of));
+        probes.attach_known(process, program, folders)?;
         probes.trace(process)
     }
 
@@ -148,14 +156,15 @@ impl CallLog {
     /// The process has ended, or is another user's; as for [`Probes::trace`] and [`Probes::attach`].
     pub(crate) fn attached(mut self, process: u32) -> io::Result<CallLog> {
         let Source::Probes(probes) = &mut self.source else { return Ok(self) };
+        probes.set_scope(ProbeScope::Process);
         for file in library::mapped(process)? {
-            probes.attach(&file)?;
+            probes.attach(&file, process)?;
         }
-        probes.attach_known(None, None)?;
+        probes.attach_known(process, None, None)?;
         probes.trace(process)?;
         // What it has mapped meanwhile.
         for file in library::mapped(process)? {
-            probes.attach(&file)?;
+            probes.attach(&file, process)?;
         }
         Ok(self)
     }
@@ -177,6 +186,7 @@ impl CallLog {
             switches,
             wake_ups,
             mapped: HashSet::new(),
+            forked: Vec::new(),
             late: Vec::new(),
             unprobed: Vec::new(),
             first_clock: None,
@@ -216,17 +226,19 @@ impl CallLog {
     pub(crate) fn attach(&mut self, mappings: &[FileMapping]) {
         let Source::Probes(probes) = &mut self.source else { return };
         for mapping in mappings {
-            if !self.mapped.insert(mapping.file) {
+            let process = mapping.process.unsigned_abs();
+            // It has executed a program.
+            self.forked.retain(|(_, child, _)| *child != process);
+            let key = (if probes.scope() == ProbeScope::All { 0 } else { process }, mapping.file);
+            if !self.mapped.insert(key) {
                 continue;
             }
             // The process has ended, or the file cannot be read. The next process with this file is a new chance.
-            let Ok(file) =
-                MappedFile::of_process(mapping.process.unsigned_abs(), &mapping.range, &mapping.path)
-            else {
-                self.mapped.remove(&mapping.file);
+            let Ok(file) = MappedFile::of_process(process, &mapping.range, &mapping.path) else {
+                self.mapped.remove(&key);
                 continue;
             };
-            match probes.attach(&file) {
+            match probes.attach(&file, process) {
                 Ok(false) => {}
                 Ok(true) => {
                     let late_ns = now_ns().saturating_sub(mapping.at_ns);
@@ -234,7 +246,7 @@ impl CallLog {
                 }
                 // The process has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) || !file.path.exists() => {
-                    self.mapped.remove(&mapping.file);
+                    self.mapped.remove(&key);
                 }
                 Err(error) => {
                     self.unprobed
@@ -248,8 +260,27 @@ impl CallLog {
         }
     }
 
+    /// Notes that the process `parent` has started `child` at `at_ns`.
+    pub(crate) fn fork(&mut self, parent: i32, child: i32, at_ns: u64) {
+        self.forked.push((parent.unsigned_abs(), child.unsigned_abs(), at_ns));
+    }
+
+    /// Attaches probes for the processes that were started a while ago and executed no program. One that has just been started may
+    /// still have its parent's memory (vfork), in which each call would hit the probes of both.
+    fn adopt_forked(&mut self) {
+        let Source::Probes(probes) = &mut self.source else { return };
+        let is_new = |at_ns: u64| now_ns().saturating_sub(at_ns) < FORKED_NS;
+        let (new, old) = std::mem::take(&mut self.forked).into_iter().partition(|(.., at_ns)| is_new(*at_ns));
+        self.forked = new;
+        for (parent, child, _) in old as Vec<(u32, u32, u64)> {
+            // Fails if the process has ended.
+            let _ = probes.adopt(parent, child);
+        }
+    }
+
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
+        self.adopt_forked();
         let CallLog { source, names, calls, marks, devices, switches, wake_ups, objects, .. } = self;
         objects.look_again();
         let probes = match source {
@@ -290,7 +321,9 @@ impl CallLog {
                 }
                 switches.push(switch);
             }
-            ProbeEvent::Woken { thread, by, at_ns } => wake_ups.push(WakeUp { at_ns, thread, by }),
+            ProbeEvent::Woken { thread, by, at_ns, is_thaw } => {
+                wake_ups.push(WakeUp { at_ns, thread, by, is_thaw });
+            }
             ProbeEvent::Loaded => {}
         });
     }

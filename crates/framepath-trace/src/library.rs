@@ -9,9 +9,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use object::elf::{
-    FileHeader64, PT_INTERP, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC, STT_GNU_IFUNC,
+    DT_NEEDED, FileHeader64, PT_INTERP, PT_LOAD, ProgramHeader64, SHT_DYNSYM, SHT_SYMTAB, STT_FUNC,
+    STT_GNU_IFUNC,
 };
-use object::read::elf::{FileHeader, ProgramHeader, Sym};
+use object::read::elf::{Dyn, FileHeader, ProgramHeader, Sym};
 use object::{Endianness, ReadCache, ReadRef};
 
 use crate::elf_file::MACHINE;
@@ -185,6 +186,25 @@ pub(crate) fn functions(path: &Path, names: &[&str]) -> io::Result<FoundFunction
         }
     }
     Ok(found)
+}
+
+/// Returns the names of the libraries that the program or library `path` needs.
+///
+/// # Errors
+/// As for [`functions`].
+pub(crate) fn needed(path: &Path) -> io::Result<Vec<String>> {
+    let file = ReadCache::new(File::open(path)?);
+    let names = || {
+        let header = FileHeader64::<Endianness>::parse(&file)?;
+        let endian = header.endian()?;
+        let sections = header.sections(endian, &file)?;
+        let Some((entries, link)) = sections.dynamic(endian, &file)? else { return Ok(Vec::new()) };
+        let strings = sections.strings(endian, &file, link)?;
+        let needed = entries.iter().filter(|entry| entry.tag32(endian) == Some(DT_NEEDED));
+        let names = needed.filter_map(|entry| strings.get(entry.val32(endian)?).ok());
+        Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    };
+    names().map_err(|error: object::Error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// Returns the offset in the file of the byte at an address, and the number of bytes from there on.

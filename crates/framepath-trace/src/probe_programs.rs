@@ -251,8 +251,8 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at the wake-up of a thread.
-    pub(crate) fn waking(&self, [pid, tgid]: [u32; 2]) -> Assembler {
+    /// Program at the wake-up of a thread, which has its state at `state` still.
+    pub(crate) fn waking(&self, [pid, tgid]: [u32; 2], state: u32) -> Assembler {
         let mut program = Assembler::new();
         let end = program.label();
         program.load(R9, R1, 0);
@@ -261,6 +261,8 @@ impl Maps<'_> {
         lookup(&mut program, self.traced, R8, &end);
         read_kernel(&mut program, R8, R9, pid);
         program.store(R10, FIELDS[0], R8);
+        read_kernel(&mut program, R8, R9, state);
+        program.store(R10, FIELDS[1], R8);
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);
         program

@@ -2,10 +2,11 @@
 //! Probes by BPF: calls of the observed functions, reasons of waits, wake-ups, and the processes that the traced
 //! ones start.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
+use std::rc::Rc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -28,7 +29,7 @@ use crate::probe_programs::{
 };
 use crate::probe_site::{self, ProbeSite};
 use crate::static_probes::static_probes;
-use crate::switch_program::TaskMembers;
+use crate::switch_program::{FROZEN, TaskMembers};
 use crate::wait_object::POLLED;
 
 /// Size of the ring, bytes: 58,000 records between two calls of [`Probes::drain`].
@@ -80,6 +81,8 @@ pub(crate) enum ProbeEvent {
         /// Thread that did it; 0 for an interrupt while no thread ran.
         by: i32,
         at_ns: u64,
+        /// True if the freezer had stopped it, and its wait would have been over.
+        is_thaw: bool,
     },
     /// A traced process has executed a program, or has loaded or unloaded libraries: it has mapped files.
     Loaded,
@@ -147,12 +150,39 @@ pub(crate) struct Probes {
     task: TaskMembers,
     devices: DeviceProbes,
     _maps: [ProgramMap; 2],
-    /// Identities of the files that were looked at.
-    attached: HashSet<(u64, u64)>,
+    scope: ProbeScope,
+    /// Identities of the files that were looked at, for a process or for all.
+    attached: HashSet<(Option<u32>, (u64, u64))>,
+    /// Functions of these files.
+    functions: HashMap<(u64, u64), Rc<ProbedFile>>,
+    /// Files with probes of each process, if the probes are in single processes.
+    files: HashMap<u32, Vec<MappedFile>>,
     /// Probes in files.
     links: Vec<Link>,
     count: ProbeCount,
     unprobed: Vec<String>,
+}
+
+/// Processes in which probes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProbeScope {
+    /// In all processes on the machine, where those that are not traced pay about a microsecond for each call. No call of a
+    /// process that a traced one starts is missed.
+    All,
+    /// In the traced process alone. Those that it starts get theirs when they map the files, so their first calls may be missed.
+    Process,
+}
+
+impl ProbeScope {
+    /// Returns the scope for the program in the file `program`: one that is linked to the observed libraries makes the calls itself,
+    /// rather than in programs that it starts.
+    pub(crate) fn of(program: &Path) -> ProbeScope {
+        let needed = library::needed(program).unwrap_or_default();
+        match needed.iter().any(|library| EARLY.iter().any(|start| library.starts_with(start))) {
+            true => ProbeScope::Process,
+            false => ProbeScope::All,
+        }
+    }
 }
 
 /// Programs for the calls of a function.
@@ -234,7 +264,7 @@ impl Probes {
         let mut tracepoints = Vec::new();
         for (name, program) in [
             ("sched_switch", maps.switch(&task)),
-            ("sched_waking", maps.waking(ids)),
+            ("sched_waking", maps.waking(ids, task.state)),
             ("sched_process_fork", maps.fork(ids)),
             ("sched_process_exec", maps.exec()),
         ] {
@@ -255,7 +285,10 @@ impl Probes {
             task,
             devices,
             _maps: [running, objects],
+            scope: ProbeScope::All,
             attached: HashSet::new(),
+            functions: HashMap::new(),
+            files: HashMap::new(),
             links: Vec::new(),
             count: ProbeCount::default(),
             unprobed: Vec::new(),
@@ -271,65 +304,96 @@ impl Probes {
     }
 
     /// Attaches probes to the libraries of FFmpeg and GStreamer that the loader finds, to its own, and to the file of
-    /// `program`: all of them before a process has mapped them. `folders` is LD_LIBRARY_PATH of the program.
+    /// `program`, all of them before `process` has mapped them. `folders` is LD_LIBRARY_PATH of the program.
     ///
     /// # Errors
     /// As for [`Probes::attach`].
-    pub(crate) fn attach_known(&mut self, program: Option<&Path>, folders: Option<&OsStr>) -> io::Result<()> {
+    pub(crate) fn attach_known(
+        &mut self,
+        process: u32,
+        program: Option<&Path>,
+        folders: Option<&OsStr>,
+    ) -> io::Result<()> {
         let is_wanted = |name: &str| is_loader(name) || EARLY.iter().any(|start| name.starts_with(start));
         let libraries = known_libraries(folders, is_wanted);
         for path in libraries.into_iter().chain(program.map(Path::to_owned)) {
             // The loader's cache may be older than the files.
             if let Ok(file) = MappedFile::at(path) {
-                self.attach(&file)?;
+                self.attach(&file, process)?;
             }
         }
         Ok(())
     }
 
-    /// Attaches probes to the observed functions of a file, and to its static probes. Returns true if it has some and had no
-    /// probes before.
+    /// Attaches probes to the observed functions of a file, and to its static probes, for `process` or, as the scope says, for
+    /// all. Returns true if it has some and had no probes before.
     ///
     /// # Errors
     /// A link cannot be made.
-    pub(crate) fn attach(&mut self, file: &MappedFile) -> io::Result<bool> {
-        if !self.attached.insert(file.identity) {
+    pub(crate) fn attach(&mut self, file: &MappedFile, process: u32) -> io::Result<bool> {
+        // A probe of a loader is hit only where libraries are loaded.
+        let scope = Some(process).filter(|_| self.scope == ProbeScope::Process && !is_loader(&file.name));
+        if !self.attached.insert((scope, file.identity)) {
             return Ok(false);
         }
-        let found = probed(file);
+        let found = self.functions.entry(file.identity).or_insert_with(|| Rc::new(probed(file))).clone();
         if found.is_static && found.probed.is_empty() {
             self.unprobed.push(file.name.clone());
         }
         for probed in &found.probed {
-            let links = self.links_of(*probed, &file.path)?;
+            let links = self.links_of(*probed, &file.path, scope)?;
             self.links.extend(links);
             if let Probed::Call(_, _, site) = probed {
                 self.count.all += 2;
                 self.count.emulated += site.emulated;
             }
         }
+        if self.scope == ProbeScope::Process && !found.probed.is_empty() {
+            self.files.entry(process).or_default().push(file.clone());
+        }
         Ok(!found.probed.is_empty())
     }
 
-    fn links_of(&self, probed: Probed, path: &Path) -> io::Result<Vec<Link>> {
+    /// Attaches the probes of `parent` for `child`, which it has started and which goes on in the same program.
+    ///
+    /// # Errors
+    /// As for [`Probes::attach`].
+    pub(crate) fn adopt(&mut self, parent: u32, child: u32) -> io::Result<()> {
+        for file in self.files.get(&parent).cloned().unwrap_or_default() {
+            self.attach(&file, child)?;
+        }
+        Ok(())
+    }
+
+    fn links_of(&self, probed: Probed, path: &Path, process: Option<u32>) -> io::Result<Vec<Link>> {
         Ok(match probed {
             Probed::Call(index, offset, site) => match &self.calls[index] {
                 // At the instruction for the return, the arguments are still in their registers, too.
                 CallPrograms::Session(session) => {
-                    vec![session.attach_to_function(path, offset + site.leave, false)?]
+                    vec![session.attach_to_function(path, offset + site.leave, false, process)?]
                 }
                 CallPrograms::Pair(enter, leave) => vec![
-                    enter.attach_to_function(path, offset + site.enter, false)?,
-                    leave.attach_to_function(path, offset + site.leave, true)?,
+                    enter.attach_to_function(path, offset + site.enter, false, process)?,
+                    leave.attach_to_function(path, offset + site.leave, true, process)?,
                 ],
             },
             Probed::Loader(offset, site) => {
-                vec![self.loader.attach_to_function(path, offset + site.enter, false)?]
+                vec![self.loader.attach_to_function(path, offset + site.enter, false, process)?]
             }
             Probed::Mark(is_end, offset) => {
-                vec![self.marks[usize::from(is_end)].attach_to_function(path, offset, false)?]
+                vec![self.marks[usize::from(is_end)].attach_to_function(path, offset, false, process)?]
             }
         })
+    }
+
+    /// Sets the processes in which the next probes will be.
+    pub(crate) fn set_scope(&mut self, scope: ProbeScope) {
+        self.scope = scope;
+    }
+
+    /// Returns the processes in which the probes are.
+    pub(crate) fn scope(&self) -> ProbeScope {
+        self.scope
     }
 
     /// Attaches the programs at the tracepoints of devices that have come since: with the first driver.
@@ -424,6 +488,7 @@ fn has_libraries_inside(name: &str) -> bool {
 }
 
 /// Probes that a file gets.
+#[derive(Debug)]
 struct ProbedFile {
     probed: Vec<Probed>,
     /// True for a program without a loader.
@@ -489,7 +554,10 @@ fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
-        TAG_WOKEN => ProbeEvent::Woken { thread: object as i32, by: thread, at_ns },
+        TAG_WOKEN => {
+            let is_thaw = data & FROZEN != 0;
+            ProbeEvent::Woken { thread: object as i32, by: thread, at_ns, is_thaw }
+        }
         TAG_EXECUTED | TAG_LOADED => ProbeEvent::Loaded,
         TAG_MARKED | TAG_MARKED_END => {
             let stage = (tag == TAG_MARKED).then(|| stage_name(&name(words)));

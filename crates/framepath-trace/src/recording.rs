@@ -73,6 +73,8 @@ pub(crate) struct EventLog {
     waiting: Vec<ThreadEvent>,
     /// Files that processes have mapped since they were last given to the calls.
     mapped: Vec<FileMapping>,
+    /// Processes that were started since then: parent, child, and the time of the start, CLOCK_MONOTONIC nanoseconds.
+    forked: Vec<(i32, i32, u64)>,
     /// Functions in which a sample is wanted.
     pub(crate) copies: CopyFunctions,
     /// All events so far, without samples elsewhere, if the calls of the libraries are recorded, too.
@@ -263,7 +265,8 @@ impl Recording {
         let is_left = || relay.as_ref().is_some_and(SignalRelay::is_left);
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
         while !look(&watch, &mut log, calls.as_mut()) && !is_over() && !is_left() {
-            relay.iter().for_each(SignalRelay::follow_stop);
+            // Without a process that watches, only the stop of the job is not seen.
+            let _ = relay.as_ref().map(SignalRelay::follow_stop);
         }
         if let (Ok(child), false) = (&child, watch.has_ended() || is_left()) {
             end(child, &watch, &mut log, calls.as_mut());
@@ -285,18 +288,31 @@ impl Recording {
 
 impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
-        let (waiting, mapped, copies) = (Vec::new(), Vec::new(), CopyFunctions::default());
-        EventLog { events, times, waiting, mapped, copies, all: keeps_all.then(Vec::new) }
+        let (waiting, mapped, forked) = (Vec::new(), Vec::new(), Vec::new());
+        let copies = CopyFunctions::default();
+        EventLog { events, times, waiting, mapped, forked, copies, all: keeps_all.then(Vec::new) }
+    }
+
+    /// Gives the news of processes to `calls`.
+    fn give_news(&mut self, calls: &mut CallLog) {
+        for (parent, child, at_ns) in self.forked.drain(..) {
+            calls.fork(parent, child, at_ns);
+        }
+        calls.attach(&std::mem::take(&mut self.mapped));
     }
 
     /// Reads the events, and passes on those that no earlier one can follow.
     fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
-        let EventLog { events, waiting, mapped, .. } = self;
+        let EventLog { events, waiting, mapped, forked, .. } = self;
         events.drain(|event| match event.kind {
             ThreadEventKind::Mapped { range, file, path } => {
                 let ThreadEvent { process, at_ns, .. } = event;
                 mapped.push(FileMapping { process, at_ns, range, file, path });
+            }
+            ThreadEventKind::Started { process, .. } if process != event.process => {
+                forked.push((event.process, process, event.at_ns));
+                waiting.push(event);
             }
             kind => waiting.push(ThreadEvent { kind, ..event }),
         });
@@ -372,12 +388,12 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
             while !has_ended && now_ns() < until_ns {
                 if calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns()))) {
                     log.read();
-                    calls.attach(&std::mem::take(&mut log.mapped));
+                    log.give_news(calls);
                 }
                 has_ended = watch.has_ended();
             }
             // A loader without a probe of its own does not tell of its libraries.
-            calls.attach(&std::mem::take(&mut log.mapped));
+            log.give_news(calls);
             calls.read();
             has_ended
         }

@@ -41,13 +41,17 @@ const TIME: i16 = RECORD + 104;
 const POLL: i16 = RECORD + 128;
 
 /// States of a thread (linux/sched.h): stopped by a signal, by a debugger, and by the freezer of cgroup version 1.
-const STOPPED: u64 = 0x4 | 0x8 | 0x8000;
+const STOPPED: u64 = 0x4 | 0x8 | FROZEN;
+
+/// State of a thread that the freezer of cgroup version 1 has stopped, or has found waiting, since Linux 6.1.
+pub(crate) const FROZEN: u64 = 0x8000;
 
 /// Places of the members of a thread's `task_struct`, bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct TaskMembers {
     pub(crate) pid: u32,
     pub(crate) tgid: u32,
+    pub(crate) state: u32,
     clock: u32,
     faults: [u32; 2],
     quota: Option<QuotaMark>,
@@ -69,7 +73,7 @@ enum QuotaMark {
 impl TaskMembers {
     /// Finds the members of the running kernel; `None` if it lacks one that every kernel has.
     pub(crate) fn of(types: &Btf) -> Option<TaskMembers> {
-        let [pid, tgid, entity] = types.offsets("task_struct", ["pid", "tgid", "se"])?;
+        let [pid, tgid, state, entity] = types.offsets("task_struct", ["pid", "tgid", "__state", "se"])?;
         let [clock] = types.offsets("sched_entity", ["sum_exec_runtime"])?;
         let faults = types.offsets("task_struct", ["min_flt", "maj_flt"])?;
         let of_task = types.offsets("task_struct", ["throttled"]).map(|[at]| QuotaMark::Task(at));
@@ -82,6 +86,7 @@ impl TaskMembers {
         Some(TaskMembers {
             pid,
             tgid,
+            state,
             clock: entity + clock,
             faults,
             quota: of_task.or_else(of_queue),
@@ -248,6 +253,7 @@ mod tests {
         let members = TaskMembers {
             pid: 0,
             tgid: 4,
+            state: 6,
             clock: 8,
             faults: [16, 24],
             quota: Some(QuotaMark::Task(32)),

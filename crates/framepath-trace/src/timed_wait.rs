@@ -16,6 +16,8 @@ pub(crate) enum LimitKind {
     Futex,
     /// In a struct timespec: a time of CLOCK_MONOTONIC.
     Time,
+    /// In a struct timespec: a duration, or a time, as the flags say, which are the second argument.
+    Sleep,
 }
 
 /// System call that has a limit.
@@ -34,7 +36,9 @@ const fn wait(number: i64, place: usize, limit: LimitKind) -> TimedWait {
 
 /// All of them.
 #[cfg(target_arch = "x86_64")]
-pub(crate) const TIMED_WAITS: [TimedWait; 11] = [
+pub(crate) const TIMED_WAITS: [TimedWait; 13] = [
+    wait(libc::SYS_nanosleep, 0, LimitKind::Nanoseconds),
+    wait(libc::SYS_clock_nanosleep, 2, LimitKind::Sleep),
     wait(libc::SYS_futex, 3, LimitKind::Futex),
     wait(libc::SYS_poll, 2, LimitKind::Milliseconds),
     wait(libc::SYS_ppoll, 2, LimitKind::Nanoseconds),
@@ -48,7 +52,9 @@ pub(crate) const TIMED_WAITS: [TimedWait; 11] = [
     wait(libc::SYS_futex_waitv, 3, LimitKind::Time),
 ];
 #[cfg(target_arch = "aarch64")]
-pub(crate) const TIMED_WAITS: [TimedWait; 8] = [
+pub(crate) const TIMED_WAITS: [TimedWait; 10] = [
+    wait(libc::SYS_nanosleep, 0, LimitKind::Nanoseconds),
+    wait(libc::SYS_clock_nanosleep, 2, LimitKind::Sleep),
     wait(libc::SYS_futex, 3, LimitKind::Futex),
     wait(libc::SYS_ppoll, 2, LimitKind::Nanoseconds),
     wait(libc::SYS_epoll_pwait, 3, LimitKind::Milliseconds),
@@ -58,6 +64,9 @@ pub(crate) const TIMED_WAITS: [TimedWait; 8] = [
     wait(libc::SYS_rt_sigtimedwait, 2, LimitKind::Nanoseconds),
     wait(libc::SYS_futex_waitv, 3, LimitKind::Time),
 ];
+
+/// Flag of clock_nanosleep(2).
+const TIMER_ABSTIME: u64 = 1;
 
 /// Operations of a futex that wait, and the flag that the time is that of CLOCK_REALTIME.
 const FUTEX_WAIT: u64 = 0;
@@ -91,6 +100,8 @@ pub(crate) fn limit_ns(
         LimitKind::Nanoseconds => at_ns.checked_add(time_ns(1)?),
         LimitKind::Microseconds => at_ns.checked_add(time_ns(1000)?),
         LimitKind::Time => time_ns(1),
+        LimitKind::Sleep if operation & TIMER_ABSTIME != 0 => time_ns(1),
+        LimitKind::Sleep => at_ns.checked_add(time_ns(1)?),
         LimitKind::Futex => match operation & !FUTEX_PRIVATE {
             FUTEX_WAIT => at_ns.checked_add(time_ns(1)?),
             FUTEX_WAIT_BITSET => time_ns(1),

@@ -7,9 +7,17 @@ use std::collections::{HashMap, HashSet};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 
-use crate::probes::{SwitchOut, SwitchReason};
+use crate::probes::{SwitchOut, SwitchReason, SystemCall};
 use crate::wait_object::WaitObjects;
 use crate::wait_reason::{WaitCall, WaitReason};
+
+/// True for a wait as the C library's mutexes do it (FUTEX_WAIT); its condition variables wait with a bit set.
+fn is_mutex(call: &SystemCall) -> bool {
+    const FUTEX_PRIVATE: u64 = 128;
+    call.number == libc::SYS_futex
+        && call.arguments[1] & 0xff & !FUTEX_PRIVATE == 0
+        && call.limit_ns.is_none()
+}
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -103,6 +111,8 @@ pub(crate) struct WakeUp {
     pub(crate) thread: i32,
     /// Thread that did it; 0 for an interrupt while no thread ran.
     pub(crate) by: i32,
+    /// True if the freezer had stopped it, and its wait would have been over.
+    pub(crate) is_thaw: bool,
 }
 
 /// Two records of one switch, by the scheduler's tracepoint and by perf, have times that differ by less than this,
@@ -241,6 +251,7 @@ impl<'a> Switches<'a> {
         let reason = match (of_call, object) {
             _ if call.is_reclaim => WaitReason::Reclaim,
             _ if call.is_clock => WaitReason::Timer,
+            (WaitCall::For(_), _) if is_mutex(&call) => WaitReason::Mutex,
             (WaitCall::For(reason), _) => reason,
             (_, Some((_, reason))) => reason,
             (WaitCall::Object(reason, _), None) => reason,
@@ -253,6 +264,14 @@ impl<'a> Switches<'a> {
             call.limit_ns.is_some_and(|limit_ns| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns);
         let slice = Slice { number: call.number, first: call.arguments[0], object: wait.object, has_run_out };
         (Doing::Waiting(wait), call.limit_ns.map(|_| slice))
+    }
+
+    /// Returns the time at which the thread's wait ends if nothing else ends it before; `None` if it has no limit.
+    fn limit_ns(&self, thread: i32, since_ns: u64) -> Option<u64> {
+        match self.at(thread, since_ns)?.0.reason {
+            SwitchReason::Waits(call) => call.limit_ns,
+            _ => None,
+        }
     }
 
     /// Returns true if the group of the thread had used up its CPU quota when the thread left its CPU.
@@ -316,7 +335,12 @@ pub(crate) fn timelines(
                 let (woken_ns, by) = wake_up.map_or((at_ns, 0), |wake_up| (wake_up.at_ns, wake_up.by));
                 let (doing, slice) = switches.wait(thread, since_ns, woken_ns);
                 let index = line.stretches.len();
-                line.push(since_ns, woken_ns, doing, by);
+                // Behind its limit, a wait of a frozen thread is over.
+                let is_thaw = wake_up.is_some_and(|wake_up| wake_up.is_thaw);
+                let limit_ns = switches.limit_ns(thread, since_ns).filter(|_| is_thaw);
+                let over_ns = limit_ns.map_or(woken_ns, |limit_ns| limit_ns.clamp(since_ns, woken_ns));
+                line.push(since_ns, over_ns, doing, by);
+                line.push(over_ns, woken_ns, Doing::Stopped, 0);
                 if let Some(slice) = slice.filter(|_| line.stretches.len() > index) {
                     slices.entry(thread).or_default().push((index, slice));
                 }
@@ -372,7 +396,6 @@ impl Timeline {
 mod tests {
     use super::Doing::{Preempted, Running, Woken};
     use super::*;
-    use crate::probes::SystemCall;
 
     const FUTEX: Doing = waiting(WaitReason::Lock);
     const TIMER: Doing = waiting(WaitReason::Timer);
@@ -430,8 +453,14 @@ mod tests {
             event(1, 90, IN),
             event(1, 95, ThreadEventKind::Ended),
         ];
-        let wake_ups = [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by });
-        let futex = |limit_ns| SystemCall { number: libc::SYS_futex, limit_ns, ..SystemCall::default() };
+        let wake_ups =
+            [(5, 7), (45, 8), (48, 9)].map(|(at_ns, by)| WakeUp { at_ns, thread: 1, by, is_thaw: false });
+        let futex = |limit_ns| SystemCall {
+            number: libc::SYS_futex,
+            arguments: [0, 9],
+            limit_ns,
+            ..SystemCall::default()
+        };
         let switches = [switch(19, SwitchReason::Waits(futex(None)), 0)];
         let objects = WaitObjects::default();
         let lines = timelines(&events, &switches, &objects, &wake_ups, 100);

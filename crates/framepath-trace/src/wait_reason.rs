@@ -6,8 +6,10 @@
 pub(crate) enum WaitReason {
     /// A time: nothing but a clock was waited for, or a limit that nothing came before.
     Timer,
-    /// A lock or a condition variable (futex), or a semaphore.
+    /// A condition variable (futex), a lock that cannot be told from one, or a semaphore: mostly for what another thread makes.
     Lock,
+    /// A lock that another thread has.
+    Mutex,
     Socket,
     Pipe,
     File,
@@ -40,7 +42,7 @@ impl WaitReason {
     pub(crate) fn name(self) -> &'static str {
         match self {
             WaitReason::Timer => "timer",
-            WaitReason::Lock => "lock",
+            WaitReason::Lock | WaitReason::Mutex => "lock",
             WaitReason::Socket => "socket",
             WaitReason::Pipe => "pipe",
             WaitReason::File => "file",
@@ -66,11 +68,17 @@ impl WaitReason {
     pub(crate) fn has_waker(self) -> bool {
         matches!(
             self,
-            WaitReason::Lock | WaitReason::Pipe | WaitReason::EventFd | WaitReason::Poll | WaitReason::Socket
+            WaitReason::Lock
+                | WaitReason::Mutex
+                | WaitReason::Pipe
+                | WaitReason::EventFd
+                | WaitReason::Poll
+                | WaitReason::Socket
         )
     }
 
-    /// True for a wait that nothing inside the process ends: a thread that keeps a frame meanwhile is held up.
+    /// True for a wait that is not for what another thread of the process makes: a thread that keeps a frame meanwhile is held
+    /// up.
     pub(crate) fn is_outside(self) -> bool {
         !matches!(self, WaitReason::Lock | WaitReason::EventFd | WaitReason::Poll | WaitReason::Unknown)
     }

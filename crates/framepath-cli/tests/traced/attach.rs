@@ -71,6 +71,31 @@ pub(crate) fn the_last_seconds_of_a_running_program_are_shown() -> Tested {
     Ok(())
 }
 
+pub(crate) fn the_last_seconds_are_a_line_of_json_for_each_update() -> Tested {
+    needs_bpf()?;
+    let (_folder, output, child) = playing();
+    let pid = child.id().to_string();
+    let figures = |line: &str| -> Value {
+        serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    };
+    let once = run(&["top", "-p", &pid, "--json-lines", "--once", "--over", "1"]).ended(0);
+    assert_eq!(once.stdout.matches('\n').count(), 1, "{}", once.stdout);
+    let once = figures(&once.stdout);
+    assert_eq!((&once["experiment"], &once["trace"]["level"]), (&"trace".into(), &"bpf".into()), "{once}");
+    // Until the process ends. Each line is a whole object.
+    let ran = run(&["top", "-p", &pid, "--json-lines", "--over", "2"]).ended(0);
+    assert_eq!(ran.stderr, "");
+    let lines: Vec<Value> = ran.stdout.lines().map(figures).collect();
+    assert!(lines.len() >= 2, "{}", ran.stdout);
+    let program = format!("process {pid} (ffmpeg)");
+    assert!(lines.iter().all(|line| line["trace"]["program"] == program), "{}", ran.stdout);
+    let has_decoder = |line: &Value| line["rows"][0]["hops"][1]["hop"] == "decode h264";
+    assert!(lines.iter().any(has_decoder), "{}", ran.stdout);
+    ends_well(child, &output);
+    run(&["top", "-p", &pid, "--json-lines"]).ended(1).prints(&format!("there is no process {pid}"));
+    Ok(())
+}
+
 pub(crate) fn a_killed_trace_leaves_the_program_alone() -> Tested {
     needs_bpf()?;
     let (folder, output, child) = playing();
@@ -116,9 +141,21 @@ pub(crate) fn programs_without_frames_say_so() -> Tested {
         let ran = run(&[&["trace", "--level", "bpf", "--"], command].concat()).ended(0);
         ran.prints("note: no frame was seen: the program uses neither");
     }
+    for (script, how) in
+        [("exit 3", "ended with status 3"), ("kill -9 $$", "was ended by signal 9 (SIGKILL)")]
+    {
+        let ran = run(&["trace", "--level", "bpf", "--", "sh", "-c", script]);
+        ran.prints(&format!("note: no frame was seen: the program {how} before its first frame"));
+    }
+    // The packets are copied, and no frame is decoded.
+    let file = clip("h264-180p8-container.mp4");
+    let copy = ["ffmpeg", "-v", "error", "-i", &file, "-c", "copy", "-f", "null", "-"];
+    let ran = run(&[&["trace", "--level", "bpf", "--"], &copy[..]].concat()).ended(0);
+    ran.prints(
+        "note: no frame was seen: 30 packets were read, none was given to a decoder, 30 were written; ",
+    );
     // Two traces of one program do not disturb it. Either lets it go on when its own probes are there, so the first
     // calls may be missing in the other, but not in both.
-    let file = clip("h264-180p8-container.mp4");
     let inner = ["trace", "--level", "bpf", "--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
     let program = framepath_testkit::program().to_str().unwrap().to_owned();
     let ran = run(&[&["trace", "--level", "bpf", "--", program.as_str()], &inner[..]].concat()).ended(0);

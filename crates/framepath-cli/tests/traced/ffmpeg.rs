@@ -219,6 +219,6 @@ pub(crate) fn a_paced_output_and_a_slow_reader_are_told_apart() -> Tested {
     let text = run(&["trace", "--level", "bpf", "--", "sh", "-c", slow]).ended(0);
     // The other waits of the line, such as locks, depend on the load of the machine.
     let blocked = text.stderr.lines().find(|line| line.starts_with("blocked, mean per frame: "));
-    assert!(blocked.is_some_and(|line| line.contains("write in mux rawvideo")), "{}", text.stderr);
+    assert!(blocked.is_some_and(|line| line.contains("write to pipe")), "{}", text.stderr);
     Ok(())
 }

@@ -2,9 +2,11 @@
 //! `framepath trace` on programs that were not written for it: their frames, and that they are not changed.
 
 mod attach;
+mod causes;
 mod compare;
 mod ffmpeg;
 mod gstreamer;
+mod harmless;
 mod marks;
 mod windows;
 
@@ -31,9 +33,38 @@ framepath_testkit::tests! {
     windows::a_pipeline_shows_the_buffer_of_its_sink,
     attach::a_running_program_is_traced_and_goes_on,
     attach::the_last_seconds_of_a_running_program_are_shown,
+    attach::the_last_seconds_are_a_line_of_json_for_each_update,
     attach::a_killed_trace_leaves_the_program_alone,
     attach::no_process_stays_stopped_behind_a_trace,
     attach::programs_without_frames_say_so,
+    harmless::commands::commands_run_as_alone,
+    harmless::commands::commands_run_as_alone_at_level_threads,
+    harmless::commands::commands_run_as_alone_at_level_preload,
+    harmless::terminal::ctrl_z_stops_a_traced_command_and_fg_continues_it,
+    harmless::terminal::a_command_that_is_stopped_by_a_signal_stops_its_job,
+    harmless::terminal::a_command_that_ignores_ctrl_z_goes_on,
+    harmless::terminal::a_traced_command_reads_the_terminal,
+    harmless::terminal::a_background_job_that_reads_the_terminal_stops,
+    harmless::terminal::a_command_that_handles_ctrl_c_goes_on,
+    harmless::terminal::ctrl_backslash_ends_a_traced_command,
+    harmless::terminal::a_background_job_ends_with_its_code,
+    harmless::terminal::a_closed_terminal_ends_a_traced_command,
+    harmless::terminal::an_attached_program_in_the_foreground_is_not_stopped,
+    harmless::signals::the_first_signal_is_forwarded_and_the_second_ends_the_tracer,
+    harmless::signals::a_signal_ends_a_command_that_does_not_handle_it,
+    harmless::signals::a_killed_tracer_leaves_its_command_running,
+    harmless::signals::each_signal_ends_only_the_tracer_of_a_running_process,
+    harmless::signals::a_stopped_command_stops_its_tracer,
+    harmless::signals::a_command_that_was_stopped_when_it_was_attached_stays_so,
+    harmless::killed::a_killed_tracer_of_a_process_leaves_nothing,
+    harmless::killed::a_killed_tracer_of_a_command_leaves_nothing,
+    harmless::killed::programs_beside_a_traced_one_run_on,
+    harmless::plugins::a_program_that_loads_many_libraries_is_never_stopped,
+    harmless::plugins::the_parent_of_such_a_program_sees_no_stop,
+    causes::costs_in_a_demuxer_have_their_causes,
+    causes::costs_in_a_filter_have_their_causes,
+    causes::costs_on_a_thread_of_an_encoder_have_their_causes,
+    causes::costs_in_a_gstreamer_element_have_their_causes,
     compare::two_traced_commands_are_compared_by_stage_and_cause,
     compare::stages_of_one_side_have_no_difference,
     compare::a_failed_traced_side_is_an_error,

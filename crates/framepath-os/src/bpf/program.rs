@@ -52,7 +52,8 @@ impl FunctionInterface {
         empty.exit(0);
         let program = BpfProgram::load(ProgramKind::Function(FunctionInterface::Links), &empty)?;
         // A kernel that has links says that a folder is no file (EBADF); an older one does not know the type of the link.
-        let refused = program.link_to_function(c"/", 0, false).err().and_then(|error| error.raw_os_error());
+        let refused =
+            program.link_to_function(c"/", 0, false, 0).err().and_then(|error| error.raw_os_error());
         if refused != Some(libc::EBADF) {
             return Ok(FunctionInterface::Events);
         }
@@ -190,24 +191,37 @@ impl BpfProgram {
 
     /// Attaches the program, of kind [`ProgramKind::Function`], to the instruction at `offset` of the file `path`, or,
     /// with `at_return`, to the return of the function that begins there. The probe belongs to the file: the program runs in
-    /// each process that has mapped it or maps it later, so it must tell by itself which processes it wants. No process
-    /// stops for it. A program of [`FunctionInterface::Sessions`] is attached to begin and return without `at_return`.
+    /// `process` when that maps the file now or later, also behind an exec; neither in its children nor in others. With `None`, it runs
+    /// in each process, so it must tell by itself which ones it wants. No process stops for it. A program of [`FunctionInterface::Sessions`] is attached to begin and return without `at_return`.
     ///
     /// # Errors
-    /// EINVAL if there is no instruction, or the kernel has no such interface; EMFILE if there are too many descriptors.
-    pub fn attach_to_function(&self, path: &Path, offset: u64, at_return: bool) -> io::Result<Link> {
+    /// EINVAL if there is no instruction, or the kernel has no such interface; ESRCH without the process; EMFILE if there are too many descriptors.
+    pub fn attach_to_function(
+        &self,
+        path: &Path,
+        offset: u64,
+        at_return: bool,
+        process: Option<u32>,
+    ) -> io::Result<Link> {
         let path = CString::new(path.as_os_str().as_bytes())?;
         let descriptor = if self.kind == ProgramKind::Function(FunctionInterface::Events) {
-            let event = function_event::open(&path, offset, at_return)?;
+            let event = function_event::open(&path, offset, at_return, process)?;
             function_event::run(&event, self.descriptor.as_fd())?;
             event
         } else {
-            self.link_to_function(&path, offset, at_return)?
+            self.link_to_function(&path, offset, at_return, process.unwrap_or(0))?
         };
         Ok(Link { _descriptor: descriptor })
     }
 
-    fn link_to_function(&self, path: &CStr, offset: u64, at_return: bool) -> io::Result<OwnedFd> {
+    /// With a process of 0, for all of them.
+    fn link_to_function(
+        &self,
+        path: &CStr,
+        offset: u64,
+        at_return: bool,
+        process: u32,
+    ) -> io::Result<OwnedFd> {
         let attach_type = match self.kind {
             ProgramKind::Function(FunctionInterface::Sessions(_)) => BPF_TRACE_UPROBE_SESSION,
             _ => BPF_TRACE_UPROBE_MULTI,
@@ -223,8 +237,7 @@ impl BpfProgram {
             cookies: std::ptr::null(),
             count: 1,
             probe_flags: if at_return { BPF_F_UPROBE_MULTI_RETURN } else { 0 },
-            // All processes.
-            process: 0,
+            process,
             padding: 0,
         };
         call_for_descriptor(Operation::LinkCreate, &attributes)

@@ -17,12 +17,12 @@ use crate::process::affinity::online_cpus;
 const FOLDER: &str = "/sys/bus/event_source/devices/uprobe";
 
 /// Opens an event at the instruction at `offset` of the file `path`, or, with `at_return`, at the return of the function
-/// that begins there. The kernel puts the probe into the memory of each process that has mapped the file or maps it later,
-/// where all its threads meet it on every CPU.
+/// that begins there. The kernel puts the probe into the memory of `process` when that has mapped the file, now or later, or of each
+/// process with `None`; all threads meet it on every CPU.
 ///
 /// # Errors
 /// The kernel has no such events (before 4.17) or denies them, there is no such file, or there are too many descriptors.
-pub(crate) fn open(path: &CStr, offset: u64, at_return: bool) -> io::Result<OwnedFd> {
+pub(crate) fn open(path: &CStr, offset: u64, at_return: bool, process: Option<u32>) -> io::Result<OwnedFd> {
     let mut attr = perf::perf_event_attr {
         type_: number("type")?,
         size: size_of::<perf::perf_event_attr>() as u32,
@@ -32,6 +32,10 @@ pub(crate) fn open(path: &CStr, offset: u64, at_return: bool) -> io::Result<Owne
     };
     attr.__bindgen_anon_3.uprobe_path = path.as_ptr() as u64;
     attr.__bindgen_anon_4.probe_offset = offset;
+    if let Some(process) = process {
+        let process = i32::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
+        return open_event(&mut attr, process, -1);
+    }
     // An event of all processes has a CPU. Its BPF program runs on every one.
     let cpu = online_cpus()?.first().copied().unwrap_or(0);
     open_event(&mut attr, -1, cpu as i32)

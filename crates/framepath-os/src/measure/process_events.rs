@@ -205,12 +205,15 @@ fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
             _ => event(ThreadEventKind::SwitchedIn),
         },
         perf::PERF_RECORD_COMM => {
-            // Process and thread, then the name.
-            let bytes: Vec<u8> = record.body().skip(1).flat_map(u64::to_ne_bytes).collect();
+            // Process and thread, which another one may have given its name; then the name.
+            let mut words = record.body();
+            let ids = words.next()?;
+            let bytes: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
             let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
             let name = String::from_utf8_lossy(name).into_owned();
             let is_exec = u32::from(record.misc) & perf::PERF_RECORD_MISC_COMM_EXEC != 0;
-            event(ThreadEventKind::Named { name, is_exec })
+            let kind = ThreadEventKind::Named { name, is_exec };
+            Some(ThreadEvent { process: ids as i32, thread: (ids >> 32) as i32, at_ns, kind })
         }
         perf::PERF_RECORD_FORK | perf::PERF_RECORD_EXIT => {
             // Process and its parent, thread and the thread that started it.

@@ -5,6 +5,7 @@
 //! The two are in one process group. So the signals of a terminal (Ctrl-C, Ctrl-Z) reach both, and the program in front
 //! leaves them to the command. A signal that a process sends to the program in front alone is passed on.
 
+use std::ffi::{CStr, CString};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -130,17 +131,36 @@ impl SignalRelay {
         self.is_left.load(Ordering::Relaxed)
     }
 
-    /// Stops this process while the command is stopped, if a shell with job control has started this process. Returns when it is
-    /// continued; then the command is continued, too.
-    pub fn follow_stop(&self) {
-        if has_stopped(self.pid) && is_job() {
-            // SAFETY: plain system calls. The process goes on behind the first one when it is continued. The child was not
-            // waited for yet, so the id is its own.
-            unsafe {
-                libc::kill(libc::getpid(), libc::SIGSTOP);
-                libc::kill(self.pid as libc::pid_t, libc::SIGCONT);
-            }
+    /// Stops this process while the command is stopped, so that its parent sees that, as a shell with job control wants to. Returns when
+    /// this process or the command is continued; then both are.
+    ///
+    /// # Errors
+    /// No process can be started that watches for the end of the stop; then this process does not stop.
+    pub fn follow_stop(&self) -> io::Result<()> {
+        if !has_stopped(self.pid) {
+            return Ok(());
         }
+        let state = CString::new(format!("/proc/{}/stat", self.pid))?;
+        // SAFETY: the child makes only system calls, and ends in `watch_stop`.
+        let watcher = unsafe {
+            let parent = libc::getpid();
+            match libc::fork() {
+                0 => watch_stop(&state, parent),
+                watcher => watcher,
+            }
+        };
+        if watcher < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: plain system calls. The process goes on behind the first one when it is continued. Neither child was waited
+        // for yet, so the ids are their own.
+        unsafe {
+            libc::kill(libc::getpid(), libc::SIGSTOP);
+            libc::kill(watcher, libc::SIGKILL);
+            libc::waitpid(watcher, std::ptr::null_mut(), 0);
+            libc::kill(self.pid as libc::pid_t, libc::SIGCONT);
+        }
+        Ok(())
     }
 }
 
@@ -222,11 +242,31 @@ fn has_stopped(pid: u32) -> bool {
     }
 }
 
-/// True if a shell with job control has started this process: it is in a group of its own, and there is a terminal.
-fn is_job() -> bool {
-    // SAFETY: plain system calls.
-    let has_group = unsafe { libc::getpgrp() != libc::getsid(0) };
-    has_group && std::fs::File::open("/dev/tty").is_ok()
+/// Waits until the process of the file `state` is not stopped any more, and continues `parent` then. Never returns. Calls only
+/// functions that are async-signal-safe, because it runs behind a fork of a process with threads.
+fn watch_stop(state: &CStr, parent: libc::pid_t) -> ! {
+    // SAFETY: plain system calls; the buffer is as long as they are told.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        loop {
+            let mut text = [0u8; 512];
+            let file = libc::open(state.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let bytes = libc::read(file, text.as_mut_ptr().cast(), text.len());
+            libc::close(file);
+            let text = text.get(..usize::try_from(bytes).unwrap_or(0)).unwrap_or_default();
+            // The name, in parentheses, may have any bytes; then come a space and the state.
+            let end = text.iter().rposition(|byte| *byte == b')');
+            let state = end.and_then(|end| text.get(end + 2));
+            if !matches!(state, Some(b'T' | b't')) {
+                libc::kill(parent, libc::SIGCONT);
+                libc::_exit(0);
+            }
+            if libc::getppid() != parent {
+                libc::_exit(0);
+            }
+            libc::usleep(20_000);
+        }
+    }
 }
 
 /// Ends this process by the signal `number`, as a command has ended: the parent sees the same. Leaves no core file. Returns if
@@ -273,7 +313,7 @@ mod tests {
             assert!(take(&kept.descriptor).is_none());
             let relay = SignalRelay::start(&kept, child.id()).unwrap();
             assert!(!relay.is_left());
-            relay.follow_stop();
+            relay.follow_stop().unwrap();
             drop(relay);
             drop(kept);
             // SAFETY: plain system call; the child was not waited for.
