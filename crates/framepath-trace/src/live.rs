@@ -41,7 +41,7 @@ impl LiveRecording {
     }
 
     /// Records for `time`, or until the process ends or SIGINT or SIGTERM has arrived (in a program that installed its
-    /// handlers). Must be called all the time: a process that loads libraries or executes a program stops until then.
+    /// handlers). Must be called all the time: a process that maps other libraries has no probes in them until then.
     /// Returns false if the process has ended.
     pub fn record(&mut self, time: Duration) -> bool {
         let _interruptible = signal::interruptible();
@@ -56,7 +56,7 @@ impl LiveRecording {
     /// Returns the figures of the last seconds: of the frames that began and ended in this time, and of the threads. Takes
     /// some milliseconds for each second. Forgets what was before.
     pub fn report(&mut self) -> TraceReport {
-        let Recording { log, calls, what, start_ns, .. } = &mut self.recording;
+        let Recording { log, calls, what, start_ns, no_bpf, .. } = &mut self.recording;
         log.read_all();
         if let Some(calls) = calls {
             calls.read();
@@ -70,7 +70,8 @@ impl LiveRecording {
             calls.forget_before(from_ns);
             calls.findings(events, &log.copies.known(), end_ns)
         });
-        TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames).of_part()
+        let report = TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames);
+        TraceReport { no_bpf: no_bpf.clone(), ..report.of_part() }
     }
 }
 

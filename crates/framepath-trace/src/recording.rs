@@ -53,6 +53,8 @@ pub struct Recording {
     pub(crate) what: String,
     /// Time at which the recording began, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
+    /// Why level `bpf` is not possible, if no level was demanded.
+    pub(crate) no_bpf: Option<String>,
 }
 
 /// Recorded command or process.
@@ -131,13 +133,20 @@ impl Recording {
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
     /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
     pub fn of_command(mut command: Command, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
+        let mut no_bpf = None;
         let mut calls = match level {
             Some(TraceLevel::Threads) => None,
             Some(TraceLevel::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
             Some(TraceLevel::Preload) => {
                 Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
             }
-            None => CallLog::new().or_else(|_| preloaded(&mut command)).ok(),
+            None => match CallLog::new() {
+                Ok(log) => Some(log),
+                Err(error) => {
+                    no_bpf = Some(error.to_string());
+                    preloaded(&mut command).ok()
+                }
+            },
         };
         let what = command.get_program().to_string_lossy().into_owned();
         let program = program_file(&command);
@@ -151,7 +160,7 @@ impl Recording {
             begun.map_err(|error| TraceError::NoProbes { error })?;
         }
         let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
-        Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns() })
+        Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns(), no_bpf })
     }
 
     /// Begins the recording of the process `pid`, and of all that it starts from now on. Its children so far are
@@ -180,6 +189,7 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
+        let mut no_bpf = None;
         let calls = match level {
             Some(TraceLevel::Threads) => None,
             Some(TraceLevel::Preload) => {
@@ -189,11 +199,11 @@ impl Recording {
             Some(TraceLevel::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
                 Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
-                log => log.ok(),
+                log => log.map_err(|error| no_bpf = Some(error.to_string())).ok(),
             },
         };
         let log = EventLog::new(events, times, calls.is_some());
-        Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns })
+        Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns, no_bpf })
     }
 
     /// Returns the recording with only the stages within `limits`. Without effect at level `threads`.
@@ -234,7 +244,7 @@ impl Recording {
         limit: Option<Duration>,
         kept: Option<&KeptSignals>,
     ) -> Result<TraceReport, TraceError> {
-        let Recording { mut log, mut calls, target, what, mut start_ns } = self;
+        let Recording { mut log, mut calls, target, what, mut start_ns, no_bpf } = self;
         let own = running::own_usage();
         let _interruptible = signal::interruptible();
         let (child, before_ns) = match target {
@@ -280,6 +290,7 @@ impl Recording {
         let (threads, lost, events, sampled) = log.finish(end_ns);
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         let mut report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames);
+        report.no_bpf = no_bpf;
         report.quota = quotas.used().since(quota_before).into();
         report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
         Ok(report)

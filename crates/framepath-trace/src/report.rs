@@ -120,12 +120,15 @@ pub struct TraceReport {
     /// Calls that were seen; empty if there are frames.
     #[serde(skip)]
     pub(crate) seen: SeenCalls,
+    /// Why level `bpf` is not possible, if no level was demanded.
+    #[serde(skip)]
+    pub(crate) no_bpf: Option<String>,
     /// True if the ledgers tell the time behind a used CPU quota from preemptions.
     #[serde(skip)]
-    knows_quotas: bool,
+    pub(crate) knows_quotas: bool,
     /// True if the recording goes on: the report is of a part.
     #[serde(skip)]
-    is_part: bool,
+    pub(crate) is_part: bool,
     /// Calls of the libraries, in the order of their times; empty at level `threads`.
     #[serde(skip)]
     pub calls: Vec<CallEvent>,
@@ -178,6 +181,7 @@ impl TraceReport {
             own_cpu_ns: None,
             quota: QuotaCount::default(),
             knows_quotas: frames.knows_quotas,
+            no_bpf: None,
             threads,
             lost_events,
             ambiguous,
@@ -298,7 +302,10 @@ impl TraceReport {
             TraceLevel::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
             TraceLevel::Bpf => return notes,
         };
-        notes.push(format!("{missing}: see framepath doctor"));
+        notes.push(match &self.no_bpf {
+            Some(reason) => format!("{missing}, which is not possible: {reason}; see framepath doctor"),
+            None => format!("{missing}: see framepath doctor"),
+        });
         notes
     }
 

@@ -119,7 +119,7 @@ pub(crate) fn no_process_stays_stopped_behind_a_trace() -> Tested {
     needs_bpf()?;
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("count");
-    // Each child stops for the probes at its exec; the shell waits for it.
+    // Each child executes a program; the shell waits for it.
     let script = format!("n=0; while :; do /bin/true; n=$((n+1)); echo $n >'{}'; done", file.display());
     // It ends with this thread if the test fails.
     let mut shell = children::on_a_lead(Command::new("sh").args(["-c", &script])).spawn().unwrap();
@@ -154,8 +154,8 @@ pub(crate) fn programs_without_frames_say_so() -> Tested {
     ran.prints(
         "note: no frame was seen: 30 packets were read, none was given to a decoder, 30 were written; ",
     );
-    // Two traces of one program do not disturb it. Either lets it go on when its own probes are there, so the first
-    // calls may be missing in the other, but not in both.
+    // Two traces of one program do not disturb it. The outer one has its probes in what the inner one starts when that has
+    // mapped its libraries, so the first calls may be missing there.
     let inner = ["trace", "--level", "bpf", "--", "ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"];
     let program = framepath_testkit::program().to_str().unwrap().to_owned();
     let ran = run(&[&["trace", "--level", "bpf", "--", program.as_str()], &inner[..]].concat()).ended(0);
