@@ -37,7 +37,7 @@ pub struct StreamLedger {
     pub frames: u64,
     /// Number of packets whose frames did not: dropped inside, hidden, or still in the program at the end.
     pub others: u64,
-    /// What frames waited for in each stage, the longest first: named when the recording has ended.
+    /// Waits of the frames in each stage, the longest first: named when the recording has ended.
     pub stage_waits: Vec<StageWait>,
     /// Mean time for which a frame waited in each stage, by what it waited for, nanoseconds.
     pub(crate) waits: BTreeMap<(u16, WaitKey), f64>,

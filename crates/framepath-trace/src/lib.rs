@@ -27,7 +27,7 @@
 //! | `shown_order` | frames in the pictures of a window, by their order |
 //! | `mark`, `marked_frames`, `static_probes` | frames that a program names itself, by the static probes of framepath_frame.h |
 //! | `device_calls`, `device_programs`, `device_frames`, `device_ledger` | buffers of V4L2 devices, by the kernel's tracepoints |
-//! | `frame_ledger`, `attribution`, `stage_wait` | [`StreamLedger`]: the rows of each frame, their causes, and what they waited for |
+//! | `frame_ledger`, `attribution`, `kept_time`, `stage_wait` | [`StreamLedger`]: the rows of each frame, their causes, and what they waited for |
 //! | `report`, `frame_text` | [`TraceReport`]: the result, as text and for JSON |
 //!
 //! # Example
@@ -61,6 +61,7 @@ mod error;
 mod frame_ledger;
 mod frame_text;
 mod identify;
+mod kept_time;
 mod library;
 mod live;
 mod loader_cache;
@@ -96,7 +97,7 @@ pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
 pub use live::LiveRecording;
 pub use recording::{Recording, TraceLevel, highest_level};
-pub use report::{LeftOut, LeftOutReason, TraceReport, Usage};
+pub use report::{LeftOut, LeftOutReason, QuotaCount, TraceReport, Usage};
 pub use stage_limits::StageLimits;
 pub use stage_wait::StageWait;
 pub use thread_times::{ThreadRow, ThreadTimes};

@@ -32,6 +32,9 @@ use crate::thread_times::{ThreadRow, ThreadTimes};
 /// Longest sleep between two looks at the recorded process.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Shortest time between two looks at news of processes.
+const BETWEEN_NEWS: Duration = Duration::from_millis(1);
+
 /// Time in which a CPU certainly has written an event to its ring, nanoseconds.
 const WRITTEN_NS: u64 = 1_000_000;
 
@@ -400,6 +403,8 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
                 if calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns()))) {
                     log.read();
                     log.give_news(calls);
+                    // A program that loads many libraries does not wake up this process for each one.
+                    std::thread::sleep(BETWEEN_NEWS);
                 }
                 has_ended = watch.has_ended();
             }

@@ -2,6 +2,7 @@
 //! Result of a recording, as text and for JSON.
 
 mod left_out;
+mod quota;
 mod seen_calls;
 
 use std::cmp::Reverse;
@@ -11,7 +12,6 @@ use std::fmt::Write;
 use framepath_model::shown::shown;
 use framepath_model::shown_time::shown_time;
 use framepath_os::process::children::ResourceUsage;
-use framepath_os::process::cpu_quota::QuotaUse;
 use framepath_os::process::signal;
 use serde::Serialize;
 
@@ -23,6 +23,7 @@ use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
 
 pub use left_out::{LeftOut, LeftOutReason};
+pub use quota::QuotaCount;
 pub(crate) use seen_calls::SeenCalls;
 
 /// Number of threads in the text; the others are summed up.
@@ -60,21 +61,6 @@ impl Usage {
             (Some(code), None) if code != 0 => Some(format!("ended with status {code}")),
             _ => None,
         }
-    }
-}
-
-/// Count of the CPU quotas of the program's cgroups, an independent observer of the cause `throttled`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct QuotaCount {
-    /// Number of periods in which a quota was used up.
-    pub periods: u64,
-    /// Time in which threads could not run for that, nanoseconds: the sum over the CPUs.
-    pub throttled_ns: u64,
-}
-
-impl From<QuotaUse> for QuotaCount {
-    fn from(used: QuotaUse) -> QuotaCount {
-        QuotaCount { periods: used.periods, throttled_ns: used.throttled_ns }
     }
 }
 
@@ -265,21 +251,6 @@ impl TraceReport {
         })
     }
 
-    /// Returns the sentence about the CPU quota of the program's cgroups; `None` if it was not used up.
-    fn quota_note(&self) -> Option<String> {
-        let QuotaCount { periods, throttled_ns } = self.quota;
-        let used = format!(
-            "the CPU quota of the program's cgroup was used up in {}, for {} by the kernel's count",
-            count(periods as usize, "period", "periods"),
-            time(throttled_ns)
-        );
-        match self.knows_quotas {
-            _ if periods == 0 => None,
-            true => Some(used),
-            false => Some(format!("{used}; `preempted` means preempted or throttled here")),
-        }
-    }
-
     /// Returns what a reader must know about the figures, one sentence each.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
@@ -293,7 +264,7 @@ impl TraceReport {
         if self.streams.is_empty() {
             notes.extend(self.unprobed.iter().cloned());
         }
-        notes.extend(self.quota_note());
+        notes.extend(self.quota.note(self.knows_quotas));
         notes.extend(self.late_note());
         let missing = match self.level {
             TraceLevel::Threads => {
@@ -420,11 +391,11 @@ fn shows_pictures(file: &str) -> bool {
     CALL_SITES.iter().any(|site| is_display(site.call) && file.starts_with(site.library))
 }
 
-fn count(number: usize, one: &str, several: &str) -> String {
+pub(crate) fn count(number: usize, one: &str, several: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { several })
 }
 
-fn time(ns: u64) -> String {
+pub(crate) fn time(ns: u64) -> String {
     shown_time(ns as f64)
 }
 

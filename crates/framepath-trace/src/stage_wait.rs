@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the frames of a stream waited for in a stage, with its object and the thread that ended the wait.
+//! Waits of a stream's frames in a stage: for what, with the object and the thread that ended them.
 
 use std::collections::BTreeMap;
 

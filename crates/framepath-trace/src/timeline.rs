@@ -19,7 +19,7 @@ fn is_mutex(call: &SystemCall) -> bool {
         && call.limit_ns.is_none()
 }
 
-/// What a thread waits for.
+/// Wait of a thread: for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Wait {
     pub(crate) reason: WaitReason,

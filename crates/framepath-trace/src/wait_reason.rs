@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a thread waits for: by the system call in which it does, and by the object behind the call's descriptor.
+//! Reasons of waits: by the system call in which it does, and by the object behind the call's descriptor.
 
 /// Thing for which a thread waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,7 +84,7 @@ impl WaitReason {
     }
 }
 
-/// What a system call waits for.
+/// Thing that a system call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitCall {
     /// This, whatever the arguments are.

@@ -43,7 +43,7 @@ const UNAVAILABLE: i32 = 77;
 /// Runs of a case; one within the tolerance is enough, because other programs disturb the machine.
 const TRIES: usize = 3;
 
-/// What the ledger must name beside the reason.
+/// Name that the ledger must have beside the reason.
 #[derive(Clone, Copy, Debug)]
 enum Named {
     Nothing,
@@ -183,7 +183,7 @@ struct Folder {
     _temporary: TempDir,
 }
 
-/// What a run has shown.
+/// Result of a run.
 struct Outcome {
     is_failed: bool,
     text: String,
