@@ -16,8 +16,8 @@ pub(crate) const NAME_BYTES: usize = 24;
 
 /// Flag of `bpf_ringbuf_output`: this process is not woken up, because it looks at the ring anyway.
 pub(crate) const NO_WAKEUP: i32 = 1;
-/// Flag of `bpf_ringbuf_output`: this process is woken up in any case.
-const FORCE_WAKEUP: i32 = 2;
+/// Flags of `bpf_ringbuf_output`: this process is woken up if it has read all records before.
+const WAKEUP: i32 = 0;
 
 // Record: eight words below the end of the stack.
 const RECORD: i16 = -64;
@@ -142,7 +142,7 @@ impl Maps<'_> {
         address(program, R2, KEY);
         address(program, R3, KEY);
         program.set(R4, 0).call(Helper::MapUpdate);
-        self.send(program, self.urgent, FORCE_WAKEUP);
+        self.send(program, self.urgent, WAKEUP);
         program.place(known);
     }
 
@@ -226,7 +226,7 @@ impl Maps<'_> {
         let end = program.label();
         begin(&mut program, tag);
         self.unless_traced(&mut program, &end);
-        self.send(&mut program, self.urgent, FORCE_WAKEUP);
+        self.send(&mut program, self.urgent, WAKEUP);
         program.place(end).exit(0);
         program
     }

@@ -119,6 +119,13 @@ pub(crate) fn compile(source: &Path, output: &Path, options: &[&str]) -> Result<
     Ok(())
 }
 
+/// Returns true if the process `pid` has a descriptor whose name has the part `name`: of an event, or of a link of BPF.
+pub(crate) fn has_descriptor(pid: u32, name: &str) -> bool {
+    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
+    let mut targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+    targets.any(|target| target.to_string_lossy().contains(name))
+}
+
 /// Returns the number in a file; 0 if the file has none.
 pub(crate) fn number_in(file: &Path) -> u64 {
     fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or_default()

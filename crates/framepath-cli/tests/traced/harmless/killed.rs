@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::rc::Rc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +15,7 @@ use framepath_testkit::processes::Process;
 use framepath_testkit::{framepath, holds_within};
 use tempfile::TempDir;
 
-use super::{Run, SOON, compile, shown, source};
+use super::{Run, SOON, compile, has_descriptor, shown, source};
 use crate::needs_bpf;
 
 /// Number of killed tracers of each kind.
@@ -27,10 +28,11 @@ const SIGNALS: [(&str, i32); 3] = [("SIGKILL", SIGKILL), ("SIGTERM", 15), ("SIGI
 const MOST_WRONG: usize = 10;
 /// Environment variable with the seed of an earlier run.
 const SEED: &str = "HARMLESS_SEED";
-/// Libraries of the program; it keeps the first two.
-const LIBRARIES: [&str; 4] = ["libavcodec.so", "libavutil.so", "libavformat.so", "libavfilter.so"];
-/// Beginnings of the names of files that stay mapped and have functions that a tracer probes.
-const PROBED: [&str; 4] = ["libavcodec.so", "libavutil.so", "libc.so", "ld-linux"];
+/// Libraries of the program; it keeps the first two. They are copies, because probes belong to files: other tests, which trace
+/// at the same time, have probes in the system's libraries, and remove those that a killed tracer has left there.
+const LIBRARIES: [&str; 4] = ["libavcodec.so", "libavformat.so", "libavfilter.so", "libavutil.so"];
+/// Number of those that stay mapped and have functions that a tracer probes.
+const PROBED: usize = 2;
 
 /// Random numbers from a seed (splitmix64).
 struct Random(u64);
@@ -52,10 +54,14 @@ impl Random {
     }
 }
 
-/// Compiled program counter.c.
+/// Compiled program counter.c with its libraries.
 struct Program {
-    folder: TempDir,
-    /// Bytes of files that were compared.
+    folder: Rc<TempDir>,
+    /// Paths of the libraries.
+    libraries: Vec<PathBuf>,
+    /// File in which the program writes its numbers.
+    progress: PathBuf,
+    /// Bytes of the libraries that were compared.
     files: HashMap<PathBuf, Vec<u8>>,
 }
 
@@ -71,22 +77,41 @@ impl Program {
     fn new() -> Result<Program, Missing> {
         let folder = TempDir::new().unwrap();
         compile(&source("counter.c"), &folder.path().join("counter"), &["-ldl"])?;
-        Ok(Program { folder, files: HashMap::new() })
+        let libraries =
+            LIBRARIES.into_iter().map(|name| copy(name, folder.path())).collect::<Result<_, _>>()?;
+        let progress = folder.path().join("progress");
+        Ok(Program { folder: Rc::new(folder), libraries, progress, files: HashMap::new() })
     }
 
-    fn progress_file(&self) -> PathBuf {
-        self.folder.path().join("progress")
+    /// Returns the same program and libraries with numbers of its own.
+    fn another(&self) -> Program {
+        let progress = self.folder.path().join("progress of another");
+        let (folder, libraries) = (Rc::clone(&self.folder), self.libraries.clone());
+        Program { folder, libraries, progress, files: HashMap::new() }
     }
 
     /// Returns the program and its arguments.
     fn words(&self) -> Vec<String> {
-        let files = [self.folder.path().join("counter"), self.progress_file()];
-        let files = files.iter().map(|file| file.to_str().unwrap().to_owned());
-        files.chain(LIBRARIES.map(str::to_owned)).collect()
+        let program = self.folder.path().join("counter");
+        let files = [program, self.progress.clone()].into_iter().chain(self.libraries.iter().cloned());
+        files.map(|file| file.to_str().unwrap().to_owned()).collect()
+    }
+
+    /// Starts the program as `command` does, which may be traced.
+    fn run(&self, command: &mut Command) -> Run {
+        let _ = fs::remove_file(&self.progress);
+        Run::start(command.env("LD_LIBRARY_PATH", self.folder.path()))
+    }
+
+    /// Starts the program traced.
+    fn traced(&self) -> Run {
+        let words = self.words();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        self.run(&mut framepath(&[&["trace", "--quiet", "--"], &words[..]].concat()))
     }
 
     fn progress(&self) -> Progress {
-        let bytes = fs::read(self.progress_file()).unwrap_or_default();
+        let bytes = fs::read(&self.progress).unwrap_or_default();
         let number = |at: usize| {
             bytes.get(8 * at..8 * at + 8).map_or(0, |bytes| u64::from_ne_bytes(bytes.try_into().unwrap()))
         };
@@ -95,9 +120,8 @@ impl Program {
 
     /// Starts the program, untraced, and waits until it counts.
     fn start(&self) -> Run {
-        let _ = fs::remove_file(self.progress_file());
         let words = self.words();
-        let run = Run::start(Command::new(&words[0]).args(&words[1..]));
+        let run = self.run(Command::new(&words[0]).args(&words[1..]));
         assert!(holds_within(SOON, || self.progress().rounds > 0), "the program does not start");
         run
     }
@@ -122,7 +146,7 @@ impl Program {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let [range, "r-xp", offset, _, _, path] = fields[..] else { continue };
             let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
-            if !PROBED.iter().any(|probed| name.starts_with(probed)) {
+            if !self.libraries[..PROBED].iter().any(|library| library == Path::new(path)) {
                 continue;
             }
             let number = |text: &str| usize::from_str_radix(text, 16).unwrap();
@@ -143,7 +167,7 @@ impl Program {
             );
             compared += 1;
         }
-        if compared < PROBED.len() {
+        if compared < PROBED {
             changed.push(format!("only {compared} files are mapped"));
         }
         changed
@@ -190,11 +214,17 @@ impl Program {
     }
 }
 
-/// Returns true if the process has a descriptor of a BPF link or of a perf event: it has begun to observe.
-fn observes(pid: u32) -> bool {
-    let Ok(files) = fs::read_dir(format!("/proc/{pid}/fd")) else { return false };
-    let mut targets = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
-    targets.any(|target| target.to_string_lossy().contains("bpf_link"))
+/// Copies a library to `folder`, with the name by which others need it.
+fn copy(name: &str, folder: &Path) -> Result<PathBuf, Missing> {
+    let found = Command::new("cc").arg(format!("-print-file-name={name}")).output().unwrap().stdout;
+    let found = PathBuf::from(String::from_utf8(found).unwrap().trim());
+    let file =
+        found.canonicalize().map_err(|_| Missing::new(format!("no {name}; apt install libavfilter-dev")))?;
+    // libavcodec.so.59.37.100 is libavcodec.so.59.
+    let parts = file.file_name().unwrap().to_str().unwrap().split('.').take(3);
+    let copy = folder.join(parts.collect::<Vec<_>>().join("."));
+    fs::copy(&file, &copy).unwrap();
+    Ok(copy)
 }
 
 /// Sleeps for a random time: in each second round from the begin of the observation on.
@@ -223,7 +253,7 @@ pub(crate) fn a_killed_tracer_of_a_process_leaves_nothing() -> Tested {
         let stops = program.progress().stops;
         let mut tracer = Run::start(&mut framepath(&["trace", "--quiet", "-p", &pid.to_string()]));
         let tracer_pid = tracer.pid();
-        let when = pause(&mut random, round, || observes(tracer_pid));
+        let when = pause(&mut random, round, || has_descriptor(tracer_pid, "bpf_link"));
         tracer.signal(number);
         let mut faults = Vec::new();
         if tracer.code_within(SOON).is_none() {
@@ -251,14 +281,11 @@ pub(crate) fn a_killed_tracer_of_a_command_leaves_nothing() -> Tested {
     needs_bpf()?;
     let (mut program, mut random, mut wrong) = (Program::new()?, Random::new(), Vec::new());
     // An untraced one, which has the probes of the files, too.
-    let mut beside = Program::new()?;
+    let mut beside = program.another();
     let mut untraced = beside.start();
-    let words = program.words();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     for round in 0..ROUNDS {
         let signal = SIGNALS[random.below(3) as usize];
-        let _ = fs::remove_file(program.progress_file());
-        let mut tracer = Run::start(&mut framepath(&[&["trace", "--quiet", "--"], &words[..]].concat()));
+        let mut tracer = program.traced();
         let when = pause(&mut random, round, || program.progress().rounds > 0);
         let has_begun = program.progress().rounds > 0;
         tracer.signal(signal.1);
@@ -300,14 +327,11 @@ fn ended_with(tracer: &Run, code: Option<i32>, number: i32) -> Vec<String> {
 /// Probes belong to files, so they are in the memory of other programs, too, until the tracer is gone.
 pub(crate) fn programs_beside_a_traced_one_run_on() -> Tested {
     needs_bpf()?;
-    let mut beside = Program::new()?;
-    let run = beside.start();
     let traced = Program::new()?;
-    let words = traced.words();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let mut beside = traced.another();
+    let run = beside.start();
     for (name, number) in SIGNALS {
-        let _ = fs::remove_file(traced.progress_file());
-        let mut tracer = Run::start(&mut framepath(&[&["trace", "--quiet", "--"], &words[..]].concat()));
+        let mut tracer = traced.traced();
         assert!(holds_within(SOON, || traced.progress().rounds > 100), "{}", shown(&tracer.left()));
         assert!(beside.goes_on() && run.stopped().is_empty(), "during the trace: {}", shown(&run.left()));
         tracer.signal(number);

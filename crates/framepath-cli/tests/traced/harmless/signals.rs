@@ -12,7 +12,7 @@ use framepath_testkit::processes::Process;
 use framepath_testkit::{framepath, holds_within};
 use tempfile::TempDir;
 
-use super::{Run, SOON, number_in, shown};
+use super::{Run, SOON, has_descriptor, number_in, shown};
 use crate::needs_bpf;
 
 const SIGHUP: i32 = 1;
@@ -172,9 +172,8 @@ pub(crate) fn each_signal_ends_only_the_tracer_of_a_running_process() {
         for number in [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGKILL] {
             let pid = counter.counting().to_string();
             let mut tracer = Run::start(&mut framepath(&["trace", "--quiet", "--level", level, "-p", &pid]));
-            // It observes: its descriptors are those of events.
-            let descriptors = format!("/proc/{}/fd", tracer.pid());
-            let observes = || fs::read_dir(&descriptors).is_ok_and(|files| files.count() > 10);
+            let tracer_pid = tracer.pid();
+            let observes = || has_descriptor(tracer_pid, "perf_event");
             assert!(holds_within(SOON, observes), "{level}: the tracer does not begin");
             std::thread::sleep(Duration::from_millis(300));
             tracer.signal(number);
