@@ -27,6 +27,8 @@ pub mod lent_file;
 pub mod owners;
 #[cfg(not(any(loom, miri)))]
 pub mod priority;
+#[cfg(not(any(loom, miri)))]
+pub mod regular_file;
 #[cfg(not(loom))]
 pub mod running;
 #[cfg(not(any(loom, miri)))]

@@ -3,11 +3,13 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
+use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use framepath_model::shown::shown;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use framepath_os::time::now_ns;
 use serde::Serialize;
@@ -31,6 +33,9 @@ use crate::spans::spans;
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
 use crate::wait_object::WaitObjects;
+
+/// Greatest number of files that are named for each reason.
+const MOST_NOTES: usize = 256;
 
 /// Time that a new process gets to execute a program, nanoseconds.
 const FORKED_NS: u64 = 5_000_000;
@@ -156,8 +161,9 @@ impl CallLog {
     /// The process has ended, or is another user's; as for [`Probes::trace`] and [`Probes::attach`].
     pub(crate) fn attached(mut self, process: u32) -> io::Result<CallLog> {
         let Source::Probes(probes) = &mut self.source else { return Ok(self) };
-        probes.set_scope(ProbeScope::Process);
-        for file in library::mapped(process)? {
+        let files = library::mapped(process)?;
+        probes.set_scope(ProbeScope::with_libraries(files.iter().map(|file| file.name.as_str())));
+        for file in files {
             probes.attach(&file, process)?;
         }
         probes.attach_known(process, None, None)?;
@@ -239,19 +245,20 @@ impl CallLog {
                 continue;
             };
             match probes.attach(&file, process) {
-                Ok(false) => {}
-                Ok(true) => {
+                Ok(true) if self.late.len() < MOST_NOTES => {
                     let late_ns = now_ns().saturating_sub(mapping.at_ns);
                     self.late.push(LateProbes { file: file.name, process: mapping.process, late_ns });
                 }
+                Ok(_) => {}
                 // The process has ended meanwhile.
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) || !file.path.exists() => {
                     self.mapped.remove(&key);
                 }
-                Err(error) => {
-                    self.unprobed
-                        .push(format!("cannot attach probes to {}: {error}", mapping.path.display()));
+                Err(error) if self.unprobed.len() < MOST_NOTES => {
+                    let path = mapping.path.display().to_string();
+                    self.unprobed.push(format!("cannot attach probes to {}: {error}", shown(&path)));
                 }
+                Err(_) => {}
             }
         }
         // The first driver of a device may have come since.
@@ -263,6 +270,19 @@ impl CallLog {
     /// Notes that the process `parent` has started `child` at `at_ns`.
     pub(crate) fn fork(&mut self, parent: i32, child: i32, at_ns: u64) {
         self.forked.push((parent.unsigned_abs(), child.unsigned_abs(), at_ns));
+    }
+
+    /// Notes that the first thread of a process has ended, mostly with the process.
+    pub(crate) fn end(&mut self, process: i32) {
+        let process = process.unsigned_abs();
+        let tasks = fs::read_dir(format!("/proc/{process}/task"));
+        if tasks.is_ok_and(|tasks| tasks.count() > 1) {
+            return;
+        }
+        self.mapped.retain(|(of, _)| *of != process);
+        if let Source::Probes(probes) = &mut self.source {
+            probes.forget(process);
+        }
     }
 
     /// Attaches probes for the processes that were started a while ago and executed no program. One that has just been started may
@@ -376,8 +396,9 @@ impl CallLog {
             Source::Probes(probes) => {
                 let of_static = |name: &String| {
                     format!(
-                        "{name} is a static program without symbols, so its calls are not seen; a build with symbols or with \
-                         shared libraries would show them"
+                        "{} is a static program without symbols, so its calls are not seen; a build with symbols or with \
+                         shared libraries would show them",
+                        shown(name)
                     )
                 };
                 let unprobed = probes.unprobed().iter().map(of_static).chain(self.unprobed.iter().cloned());

@@ -6,15 +6,20 @@
 //! the table by which functions are unwound. Source of its format: Linux Standard Base Core, "The .eh_frame_hdr section".
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+use framepath_os::process::regular_file::RegularFile;
 
 use crate::elf_file::ElfFile;
 use crate::library::{MappedPart, mappings};
+
+/// Largest file that is read as a library, bytes.
+const LARGEST: u64 = 256 << 20;
 
 /// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
 /// kernels like to wait for.
@@ -92,7 +97,7 @@ fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
     let rank = |mapping: &MappedPart| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
     files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
     for caller in files {
-        let Ok(bytes) = fs::read(&caller.file.path) else { continue };
+        let Ok(bytes) = read(&caller.file.path) else { continue };
         let Ok(elf) = ElfFile::parse(&bytes) else { continue };
         let Some(base) = base(&elf, caller) else { continue };
         let mut ranges = Vec::new();
@@ -116,6 +121,11 @@ fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
     Ok(Vec::new())
 }
 
+/// Returns the content of a program or library.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    RegularFile::open(path)?.read(LARGEST)
+}
+
 /// Returns what must be added to an address in the file for the address in the process.
 fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
     Some(mapping.range.start.wrapping_sub(elf.code_address(mapping.offset)?))
@@ -123,14 +133,18 @@ fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
 
 /// Returns the addresses of the function's instructions.
 fn extent(mapping: &MappedPart, function: u64) -> Option<Range<u64>> {
-    let bytes = fs::read(&mapping.file.path).ok()?;
+    let bytes = read(&mapping.file.path).ok()?;
     let elf = ElfFile::parse(&bytes).ok()?;
     let base = base(&elf, mapping)?;
     let first = elf.function_at(function.wrapping_sub(base))?;
     let mut end = first.end;
     if first.end - first.start < BEGIN_BYTES {
         // Functions begin at multiples of 64 bytes.
-        end = elf.function_at(first.end.next_multiple_of(64)).map_or(end, |next| next.end);
+        end = first
+            .end
+            .checked_next_multiple_of(64)
+            .and_then(|at| elf.function_at(at))
+            .map_or(end, |next| next.end);
     }
     Some(base.wrapping_add(first.start)..base.wrapping_add(end))
 }

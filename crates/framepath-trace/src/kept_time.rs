@@ -30,6 +30,23 @@ fn rank(doing: Doing) -> u8 {
     }
 }
 
+/// Number of ranks.
+const RANKS: usize = 5;
+
+/// Returns what the busiest thread does, from the number of threads of each rank and what they do.
+fn busiest(now: &[(u32, Option<Doing>); RANKS]) -> Option<Doing> {
+    now.iter().rev().find(|(threads, _)| *threads > 0).and_then(|(_, doing)| *doing)
+}
+
+/// Adds a part of a time to `shares`, or makes the last one longer. Without effect for an empty time.
+fn push_share(shares: &mut Vec<PoolShare>, from_ns: u64, to_ns: u64, doing: Option<Doing>) {
+    match shares.last_mut() {
+        _ if from_ns >= to_ns => {}
+        Some(last) if last.doing == doing && last.to_ns == from_ns => last.to_ns = to_ns,
+        _ => shares.push(PoolShare { from_ns, to_ns, doing }),
+    }
+}
+
 /// Adds a time in which the busiest thread of a codec did this. Returns its cause.
 fn add_busy(row: &mut Row, doing: Doing, ns: u64) -> Cause {
     let (cause, sum) = match doing {
@@ -66,22 +83,26 @@ impl TraceFacts<'_> {
     /// Divides a time by what the codec's own threads did: what the busiest one of them did.
     fn shares(&self, codec: CodecId, from_ns: u64, to_ns: u64) -> Vec<PoolShare> {
         let threads = self.pools.get(&codec).into_iter().flatten();
-        let stretches: Vec<ThreadStretch> = threads
-            .flat_map(|thread| self.stretches(*thread, from_ns, to_ns))
+        let stretches = threads.flat_map(|thread| self.stretches(*thread, from_ns, to_ns));
+        // Begins and ends: time, what the thread did, and true for a begin.
+        let mut moments: Vec<(u64, Doing, bool)> = stretches
             .filter(|stretch| rank(stretch.doing) > 0)
+            .flat_map(|stretch| {
+                [(stretch.from_ns, stretch.doing, true), (stretch.to_ns, stretch.doing, false)]
+            })
             .collect();
-        let mut borders: Vec<u64> =
-            stretches.iter().flat_map(|stretch| [stretch.from_ns, stretch.to_ns]).collect();
-        borders.extend([from_ns, to_ns]);
-        borders.sort_unstable();
-        borders.dedup();
-        let share = |border: &[u64]| {
-            let inside =
-                stretches.iter().filter(|stretch| stretch.from_ns <= border[0] && stretch.to_ns >= border[1]);
-            let doing = inside.map(|stretch| stretch.doing).max_by_key(|doing| rank(*doing));
-            PoolShare { from_ns: border[0], to_ns: border[1], doing }
-        };
-        borders.windows(2).map(share).collect()
+        moments.sort_unstable_by_key(|(at_ns, ..)| *at_ns);
+        let mut now = [(0u32, None); RANKS];
+        let (mut shares, mut at_ns) = (Vec::new(), from_ns);
+        for (moment_ns, doing, is_begin) in moments {
+            push_share(&mut shares, at_ns, moment_ns, busiest(&now));
+            at_ns = moment_ns;
+            let (threads, _) = now[usize::from(rank(doing))];
+            let threads = if is_begin { threads + 1 } else { threads.saturating_sub(1) };
+            now[usize::from(rank(doing))] = (threads, Some(doing));
+        }
+        push_share(&mut shares, at_ns, to_ns, None);
+        shares
     }
 
     /// Adds a time in which a codec, filter or element kept the frame: it is held, except while the thread that would have it go on
@@ -183,5 +204,113 @@ impl TraceFacts<'_> {
                 _ => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+
+    use super::*;
+    use crate::attribution::Part;
+    use crate::calls::{Call, NO_PTS};
+    use crate::names::ObjectNames;
+    use crate::spans::CallSpan;
+    use crate::timeline::{Timeline, Wait};
+    use crate::wait_reason::WaitReason;
+
+    const CALLER: i32 = 1;
+    const CODEC: CodecId = (1, 9);
+
+    const fn waiting(reason: WaitReason) -> Doing {
+        Doing::Waiting(Wait { reason, object: None, is_write: false })
+    }
+
+    fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
+        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
+            from_ns,
+            to_ns,
+            doing,
+            by,
+            stolen_ns: 0,
+            faults: 0,
+        };
+        Timeline::of(stretches.iter().copied().map(stretch).collect())
+    }
+
+    /// Returns the row of a frame that has `part` from 100 to 200. Threads 2 and 3 are the codec's own.
+    fn row(part: Part, lines: [Timeline; 3]) -> Row {
+        let open = CallSpan {
+            call: Call::OpenCodec,
+            process: 1,
+            thread: CALLER,
+            enter_ns: 0,
+            leave_ns: 10,
+            object: 9,
+            data: 0,
+            pts: NO_PTS,
+            result: 0,
+        };
+        let started = |thread| ThreadEvent {
+            process: 1,
+            thread: CALLER,
+            at_ns: 5,
+            kind: ThreadEventKind::Started { thread, process: 1 },
+        };
+        let timelines: HashMap<i32, Timeline> = (1..).zip(lines).collect();
+        let (spans, names) = ([open], ObjectNames::default());
+        let facts = TraceFacts::new(&spans, &timelines, &names, &[started(2), started(3)]);
+        let mut ledger = StreamLedger::default();
+        facts.add_frame(&mut ledger, 0, 100, vec![(vec![(part, 200)], CALLER)]);
+        ledger.rows[0]
+    }
+
+    /// A pool counts while one of its threads runs; then what they could do, and what their caller does.
+    #[test]
+    fn a_pool_counts_only_while_one_of_its_threads_runs() {
+        let lock = waiting(WaitReason::Lock);
+        let caller = line(&[(0, 160, Doing::Running, 0), (160, 300, waiting(WaitReason::Socket), 0)]);
+        let first = line(&[(90, 110, Doing::Running, 0), (110, 300, lock, 0)]);
+        let second = line(&[
+            (0, 105, lock, 0),
+            (105, 120, Doing::Running, 0),
+            (120, 130, Doing::Preempted, 0),
+            (130, 135, Doing::Throttled, 0),
+            (135, 300, Doing::Stopped, 0),
+        ]);
+        let row = row(Part::Pool { caller: CALLER, codec: CODEC }, [caller, first, second]);
+        assert_eq!([row.pool_ns, row.preempted_ns, row.throttled_ns], [20, 10, 5]);
+        assert_eq!([row.held_ns, row.blocked_ns, row.stopped_ns], [25, 40, 0]);
+    }
+
+    /// A caller that waits for such threads waits for what they wait for.
+    #[test]
+    fn a_wait_for_a_pool_is_followed_to_its_threads() {
+        let caller = line(&[(50, 200, waiting(WaitReason::Lock), 2)]);
+        let first = line(&[
+            (0, 130, Doing::Running, 0),
+            (130, 150, waiting(WaitReason::Mutex), 7),
+            (150, 180, Doing::Stopped, 0),
+            (180, 300, Doing::Running, 0),
+        ]);
+        let part = Part::Thread { thread: CALLER, pool: Some(CODEC) };
+        let row = row(part, [caller, first, Timeline::default()]);
+        assert_eq!([row.pool_ns, row.blocked_ns, row.stopped_ns, row.held_ns], [50, 20, 30, 0]);
+    }
+
+    /// A frame that a codec keeps is held only while the thread that would have it go on works, or waits for one that does.
+    #[test]
+    fn a_kept_frame_is_held_up_by_what_stops_its_caller() {
+        let caller = line(&[(0, 110, Doing::Running, 0), (110, 200, waiting(WaitReason::Lock), 2)]);
+        let producer = line(&[
+            (0, 130, Doing::Running, 0),
+            (130, 160, waiting(WaitReason::Timer), 0),
+            (160, 170, Doing::Throttled, 0),
+            (170, 300, waiting(WaitReason::Lock), CALLER),
+        ]);
+        let row = row(Part::Held { caller: CALLER }, [caller, producer, Timeline::default()]);
+        assert_eq!([row.held_ns, row.paced_ns, row.throttled_ns], [60, 30, 10]);
     }
 }

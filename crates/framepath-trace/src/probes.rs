@@ -15,6 +15,7 @@ use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
 use framepath_os::bpf::ring::Ring;
+use framepath_os::process::regular_file::RegularFile;
 use framepath_os::time::now_ns;
 
 use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, CallSite, NO_PTS, Phase};
@@ -41,6 +42,15 @@ const CALLS: u32 = 65_536;
 
 /// Greatest number of objects that are announced.
 const OBJECTS: u32 = 16_384;
+
+/// Greatest number of links. The kernel needs a descriptor for each, and some tens of milliseconds to remove it.
+const MOST_LINKS: usize = 4096;
+
+/// Number of threads that remove links.
+const REMOVERS: usize = 64;
+
+/// Greatest number of static programs that are named.
+const MOST_UNPROBED: usize = 16;
 
 /// Provider of the static probes of framepath_frame.h.
 const PROVIDER: &str = "framepath";
@@ -151,14 +161,18 @@ pub(crate) struct Probes {
     devices: DeviceProbes,
     _maps: [ProgramMap; 2],
     scope: ProbeScope,
-    /// Identities of the files that were looked at, for a process or for all.
+    /// Identities of the files with probes, for a process or for all.
     attached: HashSet<(Option<u32>, (u64, u64))>,
-    /// Functions of these files.
-    functions: HashMap<(u64, u64), Rc<ProbedFile>>,
-    /// Files with probes of each process, if the probes are in single processes.
-    files: HashMap<u32, Vec<MappedFile>>,
-    /// Probes in files.
-    links: Vec<Link>,
+    /// Files with functions to probe, by their identities, which are theirs as long as they are open.
+    files: HashMap<(u64, u64), Rc<ProbedFile>>,
+    /// Identities of files without such functions.
+    plain: HashSet<(u64, u64)>,
+    /// Files of each process, if the probes are in single processes.
+    of_process: HashMap<u32, Vec<Rc<ProbedFile>>>,
+    /// Probes in files, for a process or for all.
+    links: Vec<(Option<u32>, Link)>,
+    /// Threads that remove links.
+    removals: Vec<JoinHandle<()>>,
     count: ProbeCount,
     unprobed: Vec<String>,
 }
@@ -177,8 +191,18 @@ impl ProbeScope {
     /// Returns the scope for the program in the file `program`: one that is linked to the observed libraries makes the calls itself,
     /// rather than in programs that it starts.
     pub(crate) fn of(program: &Path) -> ProbeScope {
-        let needed = library::needed(program).unwrap_or_default();
-        match needed.iter().any(|library| EARLY.iter().any(|start| library.starts_with(start))) {
+        ProbeScope::with_libraries(
+            RegularFile::open(program)
+                .and_then(|file| library::needed(&file))
+                .unwrap_or_default()
+                .iter()
+                .map(String::as_str),
+        )
+    }
+
+    /// Returns the scope for a program with these libraries.
+    pub(crate) fn with_libraries<'a>(mut libraries: impl Iterator<Item = &'a str>) -> ProbeScope {
+        match libraries.any(|library| EARLY.iter().any(|start| library.starts_with(start))) {
             true => ProbeScope::Process,
             false => ProbeScope::All,
         }
@@ -287,9 +311,11 @@ impl Probes {
             _maps: [running, objects],
             scope: ProbeScope::All,
             attached: HashSet::new(),
-            functions: HashMap::new(),
             files: HashMap::new(),
+            plain: HashSet::new(),
+            of_process: HashMap::new(),
             links: Vec::new(),
+            removals: Vec::new(),
             count: ProbeCount::default(),
             unprobed: Vec::new(),
         })
@@ -331,27 +357,50 @@ impl Probes {
     /// # Errors
     /// A link cannot be made.
     pub(crate) fn attach(&mut self, file: &MappedFile, process: u32) -> io::Result<bool> {
+        // From here on, the file is the one that is open: a hostile program can change what its path means.
+        let opened = RegularFile::open(&file.path)?;
+        let identity = opened.identity();
+        let found = match self.files.get(&identity) {
+            Some(found) => found.clone(),
+            None if self.plain.contains(&identity) => return Ok(false),
+            None => {
+                let found = Rc::new(probed(opened, &file.name));
+                if found.is_static && found.probed.is_empty() && self.unprobed.len() < MOST_UNPROBED {
+                    self.unprobed.push(file.name.clone());
+                }
+                match found.probed.is_empty() {
+                    true => _ = self.plain.insert(identity),
+                    false => _ = self.files.insert(identity, found.clone()),
+                }
+                found
+            }
+        };
+        self.attach_found(&found, process)
+    }
+
+    /// Attaches the probes of a file for `process` or, as the scope says, for all.
+    fn attach_found(&mut self, found: &Rc<ProbedFile>, process: u32) -> io::Result<bool> {
         // A probe of a loader is hit only where libraries are loaded.
-        let scope = Some(process).filter(|_| self.scope == ProbeScope::Process && !is_loader(&file.name));
-        if !self.attached.insert((scope, file.identity)) {
+        let is_loader = matches!(found.probed.first(), Some(Probed::Loader(..)));
+        let scope = Some(process).filter(|_| self.scope == ProbeScope::Process && !is_loader);
+        if found.probed.is_empty() || !self.attached.insert((scope, found.file.identity())) {
             return Ok(false);
         }
-        let found = self.functions.entry(file.identity).or_insert_with(|| Rc::new(probed(file))).clone();
-        if found.is_static && found.probed.is_empty() {
-            self.unprobed.push(file.name.clone());
+        if self.links.len() + 2 * found.probed.len() > MOST_LINKS {
+            return Err(io::Error::other(format!("more than {MOST_LINKS} probes")));
         }
         for probed in &found.probed {
-            let links = self.links_of(*probed, &file.path, scope)?;
-            self.links.extend(links);
+            let links = self.links_of(*probed, &found.file.path(), scope)?;
+            self.links.extend(links.into_iter().map(|link| (scope, link)));
             if let Probed::Call(_, _, site) = probed {
                 self.count.all += 2;
                 self.count.emulated += site.emulated;
             }
         }
-        if self.scope == ProbeScope::Process && !found.probed.is_empty() {
-            self.files.entry(process).or_default().push(file.clone());
+        if scope.is_some() {
+            self.of_process.entry(process).or_default().push(found.clone());
         }
-        Ok(!found.probed.is_empty())
+        Ok(true)
     }
 
     /// Attaches the probes of `parent` for `child`, which it has started and which goes on in the same program.
@@ -359,8 +408,8 @@ impl Probes {
     /// # Errors
     /// As for [`Probes::attach`].
     pub(crate) fn adopt(&mut self, parent: u32, child: u32) -> io::Result<()> {
-        for file in self.files.get(&parent).cloned().unwrap_or_default() {
-            self.attach(&file, child)?;
+        for found in self.of_process.get(&parent).cloned().unwrap_or_default() {
+            self.attach_found(&found, child)?;
         }
         Ok(())
     }
@@ -394,6 +443,35 @@ impl Probes {
     /// Returns the processes in which the probes are.
     pub(crate) fn scope(&self) -> ProbeScope {
         self.scope
+    }
+
+    /// Forgets a process that has ended, and removes its probes.
+    pub(crate) fn forget(&mut self, process: u32) {
+        if self.of_process.remove(&process).is_none() {
+            return;
+        }
+        self.attached.retain(|(scope, _)| *scope != Some(process));
+        let (ended, others) =
+            std::mem::take(&mut self.links).into_iter().partition(|(scope, _)| *scope == Some(process));
+        self.links = others;
+        let ended: Vec<(Option<u32>, Link)> = ended;
+        self.removals.retain(|removal| !removal.is_finished());
+        self.remove(ended.into_iter().map(|(_, link)| link).collect());
+    }
+
+    /// Removes links. The kernel waits for some tens of milliseconds until no CPU uses a link, and for several together only
+    /// once.
+    fn remove(&mut self, links: Vec<Link>) {
+        let share = links.len().div_ceil(REMOVERS).max(1);
+        let mut links = links.into_iter();
+        loop {
+            let some: Vec<Link> = links.by_ref().take(share).collect();
+            if some.is_empty() {
+                return;
+            }
+            // Without a further thread, the links are removed here: they are dropped with the closure.
+            self.removals.extend(thread::Builder::new().spawn(move || drop(some)).ok());
+        }
     }
 
     /// Attaches the programs at the tracepoints of devices that have come since: with the first driver.
@@ -458,10 +536,9 @@ impl Drop for Probes {
     fn drop(&mut self) {
         self.tracepoints.clear();
         self.devices.detach();
-        // The kernel waits for some tens of milliseconds until no CPU uses a link, and for several together only once.
-        let removals: Vec<JoinHandle<()>> =
-            self.links.drain(..).map(|link| thread::spawn(move || drop(link))).collect();
-        for removal in removals {
+        let links = self.links.drain(..).map(|(_, link)| link).collect();
+        self.remove(links);
+        for removal in self.removals.drain(..) {
             // It does not panic.
             let _ = removal.join();
         }
@@ -490,24 +567,26 @@ fn has_libraries_inside(name: &str) -> bool {
 /// Probes that a file gets.
 #[derive(Debug)]
 struct ProbedFile {
+    file: RegularFile,
+    /// A loader's own function comes first.
     probed: Vec<Probed>,
     /// True for a program without a loader.
     is_static: bool,
 }
 
 /// Finds the functions of `file` that get probes.
-fn probed(file: &MappedFile) -> ProbedFile {
+fn probed(file: RegularFile, file_name: &str) -> ProbedFile {
     const LOADER: &str = "_dl_debug_state";
-    let of_file = |site: &CallSite| has_libraries_inside(&file.name) || file.name.starts_with(site.library);
+    let of_file = |site: &CallSite| has_libraries_inside(file_name) || file_name.starts_with(site.library);
     let mut names: Vec<&str> =
         CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
-    if is_loader(&file.name) {
+    if is_loader(file_name) {
         names.push(LOADER);
     }
     // A file that cannot be read has no functions to probe.
     let found = match names.is_empty() {
         true => FoundFunctions::default(),
-        false => library::functions(&file.path, &names).unwrap_or_default(),
+        false => library::functions(&file, &names).unwrap_or_default(),
     };
     let site = |name: &str, arguments| {
         let function = found.functions.get(name)?;
@@ -519,14 +598,14 @@ fn probed(file: &MappedFile) -> ProbedFile {
         Some(Probed::Call(index, offset, site))
     });
     let loader = site(LOADER, 0).map(|(offset, site)| Probed::Loader(offset, site));
-    let marks = static_probes(&file.path, PROVIDER).unwrap_or_default().into_iter();
+    let marks = static_probes(&file, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),
         "frame_end" => Some(Probed::Mark(true, probe.offset)),
         _ => None,
     });
-    let probed = calls.chain(loader).chain(marks).collect();
-    ProbedFile { probed, is_static: found.is_static }
+    let probed = loader.into_iter().chain(calls).chain(marks).collect();
+    ProbedFile { file, probed, is_static: found.is_static }
 }
 
 fn choose(code: &[u8], arguments: usize) -> ProbeSite {

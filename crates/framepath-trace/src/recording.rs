@@ -78,6 +78,8 @@ pub(crate) struct EventLog {
     waiting: Vec<ThreadEvent>,
     /// Files that processes have mapped since they were last given to the calls.
     mapped: Vec<FileMapping>,
+    /// Processes that have ended since then.
+    ended: Vec<i32>,
     /// Processes that were started since then: parent, child, and the time of the start, CLOCK_MONOTONIC nanoseconds.
     forked: Vec<(i32, i32, u64)>,
     /// Functions in which a sample is wanted.
@@ -302,9 +304,9 @@ impl Recording {
 
 impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
-        let (waiting, mapped, forked) = (Vec::new(), Vec::new(), Vec::new());
+        let (waiting, mapped, ended, forked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let copies = CopyFunctions::default();
-        EventLog { events, times, waiting, mapped, forked, copies, all: keeps_all.then(Vec::new) }
+        EventLog { events, times, waiting, mapped, ended, forked, copies, all: keeps_all.then(Vec::new) }
     }
 
     /// Gives the news of processes to `calls`.
@@ -313,16 +315,21 @@ impl EventLog {
             calls.fork(parent, child, at_ns);
         }
         calls.attach(&std::mem::take(&mut self.mapped));
+        self.ended.drain(..).for_each(|process| calls.end(process));
     }
 
     /// Reads the events, and passes on those that no earlier one can follow.
     fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
-        let EventLog { events, waiting, mapped, forked, .. } = self;
+        let EventLog { events, waiting, mapped, ended, forked, .. } = self;
         events.drain(|event| match event.kind {
             ThreadEventKind::Mapped { range, file, path } => {
                 let ThreadEvent { process, at_ns, .. } = event;
                 mapped.push(FileMapping { process, at_ns, range, file, path });
+            }
+            ThreadEventKind::Ended if event.thread == event.process => {
+                ended.push(event.process);
+                waiting.push(event);
             }
             ThreadEventKind::Started { process, .. } if process != event.process => {
                 forked.push((event.process, process, event.at_ns));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits of a stream's frames in a stage: for what, with the object and the thread that ended them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use framepath_model::ledger::Cause;
 use framepath_model::shown::shown;
@@ -45,11 +45,6 @@ pub struct StageWait {
 }
 
 impl StageWait {
-    /// True for the same thing in the same stage.
-    fn is_same(&self, other: &StageWait) -> bool {
-        StageWait { us: other.us, ..self.clone() } == *other
-    }
-
     /// Returns the thing as text: `write to pipe`, `socket tcp 192.0.2.1:80`, `lock, ended by decoder (decode h264)`.
     pub(crate) fn text(&self) -> String {
         let mut text =
@@ -70,8 +65,12 @@ impl StageWait {
 impl StreamLedger {
     /// Names what the frames waited for.
     pub(crate) fn name_waits(&mut self, objects: &WaitObjects, threads: &[ThreadRow]) {
+        let threads: HashMap<i32, &ThreadRow> = threads.iter().map(|row| (row.thread, row)).collect();
+        let by: HashSet<i32> = self.waits.keys().map(|(_, key)| key.by).collect();
+        let stages: HashMap<i32, String> =
+            by.into_iter().filter_map(|thread| Some((thread, self.stage_of(thread)?))).collect();
         let named = self.waits.iter().map(|((hop, key), ns)| {
-            let thread = threads.iter().find(|row| key.by != 0 && row.thread == key.by);
+            let thread = threads.get(&key.by).filter(|_| key.by != 0);
             StageWait {
                 hop: *hop,
                 cause: key.cause.name(),
@@ -79,14 +78,17 @@ impl StreamLedger {
                 is_write: key.wait.is_write,
                 object: key.wait.object.and_then(|number| objects.get(number)?.name.clone()),
                 ended_by: thread.map(|row| row.name.clone()),
-                ended_in: thread.and_then(|row| self.stage_of(row.thread)),
+                ended_in: thread.and_then(|row| stages.get(&row.thread).cloned()),
                 us: ns / 1e3,
             }
         });
         // Threads may have the same name.
         let mut merged: Vec<StageWait> = Vec::new();
+        let mut places: HashMap<String, usize> = HashMap::new();
         for wait in named {
-            match merged.iter_mut().find(|other| other.is_same(&wait)) {
+            let place =
+                *places.entry(format!("{} {} {}", wait.hop, wait.cause, wait.text())).or_insert(merged.len());
+            match merged.get_mut(place) {
                 Some(other) => other.us += wait.us,
                 None => merged.push(wait),
             }

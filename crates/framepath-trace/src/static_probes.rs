@@ -4,14 +4,20 @@
 //! Format: SystemTap's sys/sdt.h, "UserSpaceProbeImplementation": a note of type 3 and name `stapsdt` has the probe's address,
 //! the address of the section `.stapsdt.base` when the file was linked, a semaphore, and three texts: provider, name, arguments.
 
-use std::fs::File;
 use std::io;
-use std::path::Path;
 
-use object::elf::{FileHeader64, PT_LOAD, SHT_NOTE};
+use framepath_os::process::regular_file::RegularFile;
+use object::elf::{PT_LOAD, SHT_NOTE};
 use object::read::ReadCache;
-use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
+use object::read::elf::{ProgramHeader, SectionHeader};
 use object::{Endian, Endianness};
+
+use crate::library::BoundedElf;
+
+/// Most probes of a file.
+const MOST: usize = 64;
+/// Most bytes of notes that are read.
+const MOST_BYTES: u64 = 1 << 20;
 
 /// Type of the notes.
 const PROBE: u32 = 3;
@@ -24,27 +30,21 @@ pub(crate) struct StaticProbe {
     pub(crate) offset: u64,
 }
 
-/// Returns the probes of `provider` in the file `path`. Reads the parts of the file that have them.
+/// Returns the probes of `provider` in a file, each place once, and [`MOST`] at most. Reads the parts of the file that have them.
 ///
 /// # Errors
-/// The file cannot be read, or it is not an ELF file of 64 bits.
-pub(crate) fn static_probes(path: &Path, provider: &str) -> io::Result<Vec<StaticProbe>> {
-    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-    find(&ReadCache::new(File::open(path)?), provider).map_err(invalid)
-}
-
-fn find(file: &ReadCache<File>, provider: &str) -> object::Result<Vec<StaticProbe>> {
-    let header = FileHeader64::<Endianness>::parse(file)?;
-    let endian = header.endian()?;
-    let sections = header.sections(endian, file)?;
+/// The file cannot be read, or it is not an ELF file for this computer.
+pub(crate) fn static_probes(file: &RegularFile, provider: &str) -> io::Result<Vec<StaticProbe>> {
+    let file = ReadCache::new(file.file());
+    let elf = BoundedElf::parse(&file)?;
+    let (endian, sections, segments) = (elf.endian, &elf.sections, elf.segments);
     let Some((_, notes)) = sections.section_by_name(endian, b".note.stapsdt") else { return Ok(Vec::new()) };
     if notes.sh_type(endian) != SHT_NOTE {
         return Ok(Vec::new());
     }
     let base = sections.section_by_name(endian, b".stapsdt.base").map(|(_, base)| base.sh_addr(endian));
-    let segments = header.program_headers(endian, file)?;
-    let mut probes = Vec::new();
-    let mut notes = notes.data(endian, file)?;
+    let mut probes: Vec<StaticProbe> = Vec::new();
+    let mut notes = elf.content(notes, MOST_BYTES);
     while let Some((note, rest)) = Note::next(notes, endian) {
         notes = rest;
         if note.provider != provider.as_bytes() {
@@ -59,7 +59,10 @@ fn find(file: &ReadCache<File>, provider: &str) -> object::Result<Vec<StaticProb
         });
         if let Some(segment) = segment {
             let offset = (address - segment.p_vaddr(endian)).wrapping_add(segment.p_offset(endian));
-            probes.push(StaticProbe { name: String::from_utf8_lossy(note.name).into_owned(), offset });
+            let probe = StaticProbe { name: String::from_utf8_lossy(note.name).into_owned(), offset };
+            if probes.len() < MOST && !probes.contains(&probe) {
+                probes.push(probe);
+            }
         }
     }
     Ok(probes)

@@ -122,6 +122,7 @@ const SAME_SWITCH_NS: u64 = 50_000;
 impl Timeline {
     /// Returns the stretches between `from_ns` and `to_ns`, cut to this time.
     pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
+        let to_ns = to_ns.max(from_ns);
         let first = self.stretches.partition_point(|stretch| stretch.to_ns <= from_ns);
         let inside = self.stretches[first..].iter().take_while(move |stretch| stretch.from_ns < to_ns);
         inside.map(move |stretch| {
@@ -172,6 +173,10 @@ impl Timeline {
 
     /// Adds a stretch on a CPU, with the time by the thread's CPU clock and the page faults in it; `None` if they are not known.
     fn push_run(&mut self, from_ns: u64, to_ns: u64, run: Option<(u64, u32)>) {
+        // The recording may have ended before.
+        if from_ns >= to_ns {
+            return;
+        }
         self.push(from_ns, to_ns, Doing::Running, 0);
         if let (Some(stretch), Some((clock_ns, faults))) = (self.stretches.last_mut(), run) {
             stretch.stolen_ns = (to_ns - from_ns).saturating_sub(clock_ns);
@@ -341,7 +346,9 @@ pub(crate) fn timelines(
                 let over_ns = limit_ns.map_or(woken_ns, |limit_ns| limit_ns.clamp(since_ns, woken_ns));
                 line.push(since_ns, over_ns, doing, by);
                 line.push(over_ns, woken_ns, Doing::Stopped, 0);
-                if let Some(slice) = slice.filter(|_| line.stretches.len() > index) {
+                if let Some(slice) =
+                    slice.filter(|_| line.stretches.get(index).is_some_and(|wait| wait.doing == doing))
+                {
                     slices.entry(thread).or_default().push((index, slice));
                 }
                 line.push(woken_ns, at_ns, Doing::Woken, 0);

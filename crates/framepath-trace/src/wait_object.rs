@@ -5,10 +5,13 @@
 //! Formats: proc(5), "fd", "fdinfo" and "net".
 
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use framepath_os::time::now_ns;
 
 use crate::probes::SystemCall;
 use crate::wait_reason::{WaitCall, WaitReason};
@@ -18,6 +21,20 @@ pub(crate) const POLLED: usize = 4;
 
 /// Greatest number of objects; of further ones, the names are not kept.
 const MOST: usize = 4096;
+
+/// Look-ups of descriptors at one time, and the time for them, nanoseconds: a hostile program can make each of them slow.
+const LOOK_UPS: u32 = 256;
+const LOOK_UPS_NS: u64 = 5_000_000;
+
+/// Most epolls in one another that are looked into.
+const MOST_DEPTH: u8 = 3;
+
+/// Most bytes of a list of descriptors, and of sockets, that are read.
+const LIST_BYTES: u64 = 64 << 10;
+const SOCKETS_BYTES: u64 = 4 << 20;
+
+/// Shortest time between two looks at the sockets of a process, nanoseconds.
+const SOCKETS_NS: u64 = 1_000_000_000;
 
 /// Object that threads wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,15 +51,17 @@ pub(crate) struct WaitObjects {
     numbers: HashMap<WaitObject, u32>,
     /// Objects of the descriptors of processes; emptied at each look, because descriptors are used again.
     descriptors: HashMap<(i32, i32), Option<WaitObject>>,
-    /// Names of the sockets of processes by their inodes, for the same time.
-    sockets: HashMap<i32, HashMap<u64, String>>,
+    /// Look-ups so far, and the time of the first one, CLOCK_MONOTONIC nanoseconds, since the last [`WaitObjects::look_again`].
+    looked: (u32, u64),
+    /// Names of the sockets of processes by their inodes, and the time at which they were read, CLOCK_MONOTONIC nanoseconds.
+    sockets: HashMap<i32, (u64, HashMap<u64, String>)>,
 }
 
 impl WaitObjects {
     /// Forgets which descriptors have which objects.
     pub(crate) fn look_again(&mut self) {
         self.descriptors.clear();
-        self.sockets.clear();
+        self.looked = (0, now_ns());
     }
 
     /// Returns the object with this number.
@@ -55,17 +74,17 @@ impl WaitObjects {
         let found = match WaitCall::of(call.number) {
             WaitCall::For(_) => return,
             WaitCall::Object(WaitReason::Ioctl, _) => {
-                let object = self.behind(process, call.arguments[0] as i32);
+                let object = self.behind(process, call.arguments[0] as i32, 0);
                 object.map(|object| WaitObject { reason: WaitReason::Ioctl, ..object })
             }
-            WaitCall::Object(..) => self.behind(process, call.arguments[0] as i32),
+            WaitCall::Object(..) => self.behind(process, call.arguments[0] as i32, 0),
             WaitCall::Poll | WaitCall::Select => {
                 let (descriptors, more) = polled(call);
                 if descriptors.is_empty() {
                     call.is_clock = true;
                     return;
                 }
-                self.one_of(process, &descriptors, more)
+                self.one_of(process, &descriptors, more, 0)
             }
         };
         let Some(object) = found else { return };
@@ -82,6 +101,9 @@ impl WaitObjects {
             true => object,
             false => WaitObject { name: None, ..object },
         };
+        if let Some(number) = self.numbers.get(&object) {
+            return Some(*number);
+        }
         let number = self.objects.len() as u32;
         self.objects.push(object.clone());
         Some(*self.numbers.entry(object).or_insert(number))
@@ -89,9 +111,9 @@ impl WaitObjects {
 
     /// Returns the object of several ones that a wait is about: what comes from outside of the process, rather than what its threads
     /// wake up one another with. `more` is the number of further descriptors that were not looked at.
-    fn one_of(&mut self, process: i32, descriptors: &[i32], more: usize) -> Option<WaitObject> {
+    fn one_of(&mut self, process: i32, descriptors: &[i32], more: usize, depth: u8) -> Option<WaitObject> {
         let mut objects: Vec<WaitObject> =
-            descriptors.iter().filter_map(|descriptor| self.behind(process, *descriptor)).collect();
+            descriptors.iter().filter_map(|descriptor| self.behind(process, *descriptor, depth)).collect();
         let is_inner = |object: &WaitObject| {
             matches!(object.reason, WaitReason::Timer | WaitReason::EventFd | WaitReason::Descriptor)
         };
@@ -111,27 +133,44 @@ impl WaitObjects {
         Some(WaitObject { reason, name: Some(format!("{name} and {others} more")) })
     }
 
-    /// Returns the object behind a descriptor; `None` if the process has closed it or has ended.
-    fn behind(&mut self, process: i32, descriptor: i32) -> Option<WaitObject> {
+    /// Returns the object behind a descriptor, which is in `depth` others; `None` if the process has closed it or has ended, and
+    /// beyond the look-ups of this time.
+    fn behind(&mut self, process: i32, descriptor: i32, depth: u8) -> Option<WaitObject> {
         let key = (process, descriptor);
         if let Some(known) = self.descriptors.get(&key) {
             return known.clone();
         }
+        let (count, since_ns) = &mut self.looked;
+        *count += 1;
+        if *count > LOOK_UPS || now_ns().saturating_sub(*since_ns) > LOOK_UPS_NS {
+            return None;
+        }
         // An epoll(7) may be in another one: no look at itself below.
         self.descriptors.insert(key, None);
-        let found = self.look_up(process, descriptor);
+        let found = self.look_up(process, descriptor, depth);
         self.descriptors.insert(key, found.clone());
         found
     }
 
-    fn look_up(&mut self, process: i32, descriptor: i32) -> Option<WaitObject> {
+    /// Returns the name of a socket. Reads the lists of all sockets, which can be long, for a socket that is not known, at most once in
+    /// a second.
+    fn socket(&mut self, process: i32, inode: u64) -> Option<String> {
+        let now_ns = now_ns();
+        let (read_ns, names) = self.sockets.entry(process).or_default();
+        if !names.contains_key(&inode) && now_ns.saturating_sub(*read_ns) >= SOCKETS_NS {
+            (*read_ns, *names) = (now_ns, sockets(process));
+        }
+        names.get(&inode).cloned()
+    }
+
+    fn look_up(&mut self, process: i32, descriptor: i32, depth: u8) -> Option<WaitObject> {
         let link = format!("/proc/{process}/fd/{descriptor}");
         let target = fs::read_link(&link).ok()?;
         let text = target.to_string_lossy();
         let named = |reason, name: &str| Some(WaitObject { reason, name: Some(name.to_owned()) });
         let inode = |kind: &str| text.strip_prefix(kind)?.strip_suffix(']')?.parse::<u64>().ok();
         if let Some(inode) = inode("socket:[") {
-            let name = self.sockets.entry(process).or_insert_with(|| sockets(process)).get(&inode).cloned();
+            let name = self.socket(process, inode);
             return Some(WaitObject { reason: WaitReason::Socket, name });
         }
         if inode("pipe:[").is_some() {
@@ -139,15 +178,15 @@ impl WaitObjects {
         }
         if let Some(kind) = text.strip_prefix("anon_inode:") {
             return match kind.trim_matches(['[', ']']) {
+                "eventpoll" if depth >= MOST_DEPTH => {
+                    Some(WaitObject { reason: WaitReason::Poll, name: None })
+                }
                 "eventpoll" => {
                     let watched = watched(process, descriptor);
-                    match watched.is_empty() {
+                    let (first, more) = watched.split_at(watched.len().min(POLLED));
+                    match first.is_empty() {
                         true => Some(WaitObject { reason: WaitReason::Timer, name: None }),
-                        false => self.one_of(
-                            process,
-                            &watched[..watched.len().min(POLLED)],
-                            watched.len().saturating_sub(POLLED),
-                        ),
+                        false => self.one_of(process, first, more.len(), depth + 1),
                     }
                 }
                 "eventfd" => Some(WaitObject { reason: WaitReason::EventFd, name: None }),
@@ -183,18 +222,25 @@ fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
     (entries.filter(|descriptor| *descriptor >= 0).collect(), count.saturating_sub(POLLED))
 }
 
+/// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
+fn read_list(path: &Path, most: u64) -> String {
+    let mut bytes = Vec::new();
+    // What was read before an error counts.
+    let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
 /// Returns the descriptors in an epoll(7).
 fn watched(process: i32, descriptor: i32) -> Vec<i32> {
-    let text = fs::read_to_string(format!("/proc/{process}/fdinfo/{descriptor}")).unwrap_or_default();
+    let text = read_list(Path::new(&format!("/proc/{process}/fdinfo/{descriptor}")), LIST_BYTES);
     let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
     text.lines().filter_map(number).collect()
 }
 
 /// Returns the names of the sockets of a process's network by their inodes.
 fn sockets(process: i32) -> HashMap<u64, String> {
-    let read = |file: &str| {
-        fs::read_to_string(Path::new(&format!("/proc/{process}/net")).join(file)).unwrap_or_default()
-    };
+    let folder = PathBuf::from(format!("/proc/{process}/net"));
+    let read = |file: &str| read_list(&folder.join(file), SOCKETS_BYTES);
     let mut names = HashMap::new();
     for (file, protocol) in [("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")] {
         names.extend(read(file).lines().skip(1).filter_map(|line| internet_socket(protocol, line)));
@@ -256,6 +302,7 @@ mod tests {
         let mut objects = WaitObjects::default();
         let process = std::process::id() as i32;
         let mut name = |call: &mut SystemCall| {
+            objects.look_again();
             objects.resolve(process, call);
             call.object
                 .and_then(|number| objects.get(number).cloned())

@@ -12,7 +12,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -36,6 +36,9 @@ const ENDING: [libc::c_int; 4] = [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, li
 
 /// Time after a signal in which another one is an echo of it: timeout(1) sends two.
 const ECHO: Duration = Duration::from_millis(200);
+
+/// Time after which a signal does not count as the second one any more.
+const MEMORY: Duration = Duration::from_secs(10);
 
 /// Signals to this process, kept for a command that is not started yet. Dropping the value makes them reach this process
 /// again; those that came before are gone.
@@ -104,6 +107,8 @@ impl Drop for KeptSignals {
 pub struct SignalRelay {
     pid: u32,
     is_left: Arc<AtomicBool>,
+    /// Process that watches for the end of a stop; 0 before the first one.
+    watcher: Arc<AtomicI32>,
     /// Ends the thread.
     end: OwnedFd,
     thread: Option<JoinHandle<()>>,
@@ -120,10 +125,11 @@ impl SignalRelay {
         let signals = kept.descriptor.try_clone()?;
         let end = eventfd(0, EventfdFlags::CLOEXEC)?;
         let (ended, is_left) = (end.try_clone()?, Arc::new(AtomicBool::new(false)));
-        let left = is_left.clone();
+        let watcher = Arc::new(AtomicI32::new(0));
+        let (left, of_watcher) = (is_left.clone(), watcher.clone());
         let thread = thread::Builder::new().name("fp-relay".to_owned());
-        let thread = thread.spawn(move || pass_on(&signals, &ended, &command, &left))?;
-        Ok(SignalRelay { pid, is_left, end, thread: Some(thread) })
+        let thread = thread.spawn(move || pass_on(&signals, &ended, &command, (&left, &of_watcher)))?;
+        Ok(SignalRelay { pid, is_left, watcher, end, thread: Some(thread) })
     }
 
     /// Returns true after the second signal that asks for the end: this process is to end, and the command goes on.
@@ -149,6 +155,7 @@ impl SignalRelay {
                 watcher => watcher,
             }
         };
+        self.watcher.store(watcher, Ordering::Relaxed);
         if watcher < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -173,7 +180,12 @@ impl Drop for SignalRelay {
 }
 
 /// Passes signals on until `ended` is readable.
-fn pass_on(signals: &OwnedFd, ended: &OwnedFd, command: &OwnedFd, is_left: &AtomicBool) {
+fn pass_on(
+    signals: &OwnedFd,
+    ended: &OwnedFd,
+    command: &OwnedFd,
+    (is_left, watcher): (&AtomicBool, &AtomicI32),
+) {
     let mut first: Option<Instant> = None;
     loop {
         let mut events = [PollFd::new(signals, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
@@ -184,6 +196,10 @@ fn pass_on(signals: &OwnedFd, ended: &OwnedFd, command: &OwnedFd, is_left: &Atom
         }
         // The terminal has sent its signals to the command, too.
         for signal in std::iter::from_fn(|| take(signals)).filter(|signal| !signal.is_of_kernel) {
+            if signal.sender == watcher.load(Ordering::Relaxed) {
+                continue;
+            }
+            first = first.filter(|first| first.elapsed() < MEMORY);
             let is_second = first.is_some_and(|first| first.elapsed() > ECHO);
             if ENDING.contains(&signal.number) {
                 is_left.fetch_or(is_second, Ordering::Relaxed);
@@ -218,7 +234,7 @@ fn take(descriptor: &OwnedFd) -> Option<ReceivedSignal> {
     };
     let is_whole = bytes.ok()? == size_of::<libc::signalfd_siginfo>();
     let (number, is_of_kernel) = (record.ssi_signo as libc::c_int, record.ssi_code == SI_KERNEL);
-    is_whole.then_some(ReceivedSignal { number, is_of_kernel })
+    is_whole.then_some(ReceivedSignal { number, is_of_kernel, sender: record.ssi_pid as i32 })
 }
 
 /// `SI_KERNEL` of linux/siginfo.h.
@@ -228,6 +244,8 @@ struct ReceivedSignal {
     number: libc::c_int,
     /// True if no process has sent it: a terminal's signals.
     is_of_kernel: bool,
+    /// Id of the process that has sent it.
+    sender: i32,
 }
 
 /// Returns true if the child `pid` is stopped by a signal, once for each stop.
@@ -257,9 +275,9 @@ fn watch_stop(state: &CStr, parent: libc::pid_t) -> ! {
             // The name, in parentheses, may have any bytes; then come a space and the state.
             let end = text.iter().rposition(|byte| *byte == b')');
             let state = end.and_then(|end| text.get(end + 2));
+            // Again and again until the parent ends this process: it may not have stopped yet.
             if !matches!(state, Some(b'T' | b't')) {
                 libc::kill(parent, libc::SIGCONT);
-                libc::_exit(0);
             }
             if libc::getppid() != parent {
                 libc::_exit(0);

@@ -424,12 +424,8 @@ fn compare(level: &[&str]) {
             traced.stderr = without_announced(&traced.stderr, case);
         }
         let mut differences = traced.faults.clone();
-        if traced.code.is_some() && traced.code != alone.code {
-            differences.push(format!(
-                "exit code {:?}, alone {:?}",
-                traced.code.unwrap(),
-                alone.code.unwrap()
-            ));
+        if let Some(code) = traced.code.filter(|_| traced.code != alone.code) {
+            differences.push(format!("exit code {code}, alone {}", alone.code.unwrap_or_default()));
         }
         for (name, alone, traced) in
             [("stdout", &alone.stdout, &traced.stdout), ("stderr", &alone.stderr, &traced.stderr)]

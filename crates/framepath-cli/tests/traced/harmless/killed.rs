@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_testkit::harness::{Missing, Tested};
 use framepath_testkit::processes::Process;
@@ -23,7 +23,8 @@ const ROUNDS: u64 = 100;
 /// Time after the tracer's start, or after the start of its observation, until which it is killed.
 const LATEST: Duration = Duration::from_millis(60);
 const SIGKILL: i32 = 9;
-const SIGNALS: [(&str, i32); 3] = [("SIGKILL", SIGKILL), ("SIGTERM", 15), ("SIGINT", 2)];
+const SIGTERM: i32 = 15;
+const SIGNALS: [(&str, i32); 3] = [("SIGKILL", SIGKILL), ("SIGTERM", SIGTERM), ("SIGINT", 2)];
 /// Number of wrong rounds after which a test ends.
 const MOST_WRONG: usize = 10;
 /// Environment variable with the seed of an earlier run.
@@ -205,7 +206,7 @@ impl Program {
             faults.push(format!("stopped: {}", shown(&stopped())));
         }
         let mut changed = Vec::new();
-        holds_within(SOON, || {
+        holds_within(Duration::from_secs(3), || {
             changed = self.changed_bytes(pid);
             changed.is_empty()
         });
@@ -322,6 +323,55 @@ fn ended_with(tracer: &Run, code: Option<i32>, number: i32) -> Vec<String> {
         faults.push(format!("the tracer's exit code is {}", code.unwrap_or_default()));
     }
     faults
+}
+
+/// SIGKILL that comes while the tracer removes its probes: behind the end of its command, and behind SIGTERM. A kernel gives up
+/// the removal then, if a thread of the tracer waits for it in close(2) (`failed to unregister, leaking uprobe`).
+pub(crate) fn a_tracer_that_is_killed_while_it_ends_leaves_nothing() -> Tested {
+    needs_bpf()?;
+    let (mut program, mut random, mut wrong) = (Program::new()?, Random::new(), Vec::new());
+    let mut run = program.start();
+    let folder = Rc::clone(&program.folder);
+    // It finds the program's libraries, and puts its probes there.
+    let short =
+        || Run::start(framepath(&["trace", "--quiet", "--", "true"]).env("LD_LIBRARY_PATH", folder.path()));
+    let begun = Instant::now();
+    assert_eq!(short().code_within(SOON), Some(0));
+    let whole = begun.elapsed();
+    let below = |random: &mut Random, limit: Duration| {
+        let time = Duration::from_micros(random.below(limit.as_micros() as u64));
+        thread::sleep(time);
+        time
+    };
+    for round in 0..ROUNDS {
+        let (mut tracer, when) = if round % 2 == 0 {
+            let tracer = short();
+            let time = below(&mut random, whole);
+            (tracer, format!("{time:?} after the start of a command, of {whole:?} until its end"))
+        } else {
+            let tracer = Run::start(&mut framepath(&["trace", "--quiet", "-p", &run.pid().to_string()]));
+            let pid = tracer.pid();
+            let observes = holds_within(SOON, || has_descriptor(pid, "bpf_link"));
+            assert!(observes, "the tracer does not begin");
+            thread::sleep(LATEST);
+            tracer.signal(SIGTERM);
+            let time = below(&mut random, LATEST);
+            (tracer, format!("{time:?} after SIGTERM"))
+        };
+        tracer.signal(SIGKILL);
+        assert!(tracer.code_within(SOON).is_some(), "the tracer does not end");
+        drop(tracer);
+        let faults = program.faults(run.pid(), || run.stopped());
+        if !faults.is_empty() {
+            wrong.push(format!("round {round}: SIGKILL {when}: {}", faults.join("; ")));
+            run = program.start();
+        }
+        if wrong.len() > MOST_WRONG {
+            break;
+        }
+    }
+    assert_harmless(&wrong);
+    Ok(())
 }
 
 /// Probes belong to files, so they are in the memory of other programs, too, until the tracer is gone.

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Regular file behind a path that another process controls: opened once, and never something else than a file.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+
+/// Open regular file. As long as it is open, its identity belongs to no other file.
+#[derive(Debug)]
+pub struct RegularFile {
+    file: File,
+    identity: (u64, u64),
+    bytes: u64,
+}
+
+impl RegularFile {
+    /// Opens the file at `path` for reading. Neither waits for the other end of a FIFO nor opens a device, whatever is at the path
+    /// by then.
+    ///
+    /// # Errors
+    /// `InvalidInput` if it is no regular file; there is no such file, this user may not read it, or /proc is not mounted.
+    pub fn open(path: &Path) -> io::Result<RegularFile> {
+        let place: OwnedFd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+        if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::RegularFile {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = File::from(openat(CWD, descriptor_path(place.as_raw_fd()), flags, Mode::empty())?);
+        let data = file.metadata()?;
+        Ok(RegularFile { identity: (data.dev(), data.ino()), bytes: data.len(), file })
+    }
+
+    /// Returns the open file. Its position may be anywhere.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Returns a path by which this process and its kernel reach this file and no other one.
+    pub fn path(&self) -> PathBuf {
+        descriptor_path(self.file.as_raw_fd())
+    }
+
+    /// Returns the numbers of the device and the inode.
+    pub fn identity(&self) -> (u64, u64) {
+        self.identity
+    }
+
+    /// Returns the whole content.
+    ///
+    /// # Errors
+    /// `FileTooLarge` if it had more than `most` bytes when it was opened. A system call failed.
+    pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
+        if self.bytes > most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        fs::read(self.path())
+    }
+}
+
+fn descriptor_path(descriptor: i32) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{descriptor}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_opened_and_they_stay_the_same() {
+        let folder = std::env::temp_dir().join(format!("framepath-regular-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (name, fifo) = (folder.join("name"), folder.join("fifo"));
+        fs::write(&name, b"first").unwrap();
+        let file = RegularFile::open(&name).unwrap();
+        fs::rename(&name, folder.join("other")).unwrap();
+        fs::write(&name, b"second").unwrap();
+        assert_eq!(file.read(5).unwrap(), b"first");
+        assert_eq!(file.read(4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+        assert_ne!(file.identity(), RegularFile::open(&name).unwrap().identity());
+        assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        for path in [&fifo, Path::new("/dev/null"), &folder] {
+            assert_eq!(RegularFile::open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path:?}");
+        }
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
