@@ -399,7 +399,7 @@ fn by_thread(spans: &[CallSpan], is_wanted: impl Fn(&CallSpan) -> bool) -> HashM
 mod tests {
     use super::*;
     use crate::calls::NO_PTS;
-    use crate::timeline::Wait;
+    use crate::timeline::ThreadWait;
 
     const FIRST: i32 = 1;
     const SECOND: i32 = 2;
@@ -408,7 +408,7 @@ mod tests {
     const TIMER: Doing = waiting(WaitReason::Timer);
 
     const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(Wait { reason, object: None, is_write: false })
+        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
     }
 
     fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {

@@ -130,15 +130,15 @@ mod tests {
     use crate::device_calls::DeviceQueue;
     use crate::device_frames::tests::call;
     use crate::names::ObjectNames;
+    use crate::timeline::ThreadWait;
     use crate::timeline::Timeline;
-    use crate::timeline::Wait;
     use framepath_model::ledger::Row;
 
     const POLL: Doing = waiting(WaitReason::Poll);
     const LOCK: Doing = waiting(WaitReason::Lock);
 
     const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(Wait { reason, object: None, is_write: false })
+        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
     }
 
     /// Flag of a time stamp of CLOCK_MONOTONIC.

@@ -218,14 +218,14 @@ mod tests {
     use crate::calls::{Call, NO_PTS};
     use crate::names::ObjectNames;
     use crate::spans::CallSpan;
-    use crate::timeline::{Timeline, Wait};
+    use crate::timeline::{ThreadWait, Timeline};
     use crate::wait_reason::WaitReason;
 
     const CALLER: i32 = 1;
     const CODEC: CodecId = (1, 9);
 
     const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(Wait { reason, object: None, is_write: false })
+        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
     }
 
     fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::frame_ledger::StreamLedger;
 use crate::thread_times::ThreadRow;
-use crate::timeline::Wait;
+use crate::timeline::ThreadWait;
 use crate::wait_object::WaitObjects;
 
 /// Waits that are counted together.
@@ -17,7 +17,7 @@ use crate::wait_object::WaitObjects;
 pub(crate) struct WaitKey {
     /// `blocked`, or `paced`.
     pub(crate) cause: Cause,
-    pub(crate) wait: Wait,
+    pub(crate) wait: ThreadWait,
     /// Thread that ended them; 0 if that is not known or says nothing.
     pub(crate) by: i32,
 }

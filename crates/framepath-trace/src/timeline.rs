@@ -21,7 +21,7 @@ fn is_mutex(call: &SystemCall) -> bool {
 
 /// Wait of a thread: for what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Wait {
+pub(crate) struct ThreadWait {
     pub(crate) reason: WaitReason,
     /// Number of the object in the recording's [`WaitObjects`].
     pub(crate) object: Option<u32>,
@@ -29,9 +29,9 @@ pub(crate) struct Wait {
     pub(crate) is_write: bool,
 }
 
-impl From<WaitReason> for Wait {
-    fn from(reason: WaitReason) -> Wait {
-        Wait { reason, object: None, is_write: false }
+impl From<WaitReason> for ThreadWait {
+    fn from(reason: WaitReason) -> ThreadWait {
+        ThreadWait { reason, object: None, is_write: false }
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Doing {
     /// A signal, a debugger or the freezer had stopped it.
     Stopped,
     /// It waited for this.
-    Waiting(Wait),
+    Waiting(ThreadWait),
     /// It had been woken up, and did not run yet.
     Woken,
 }
@@ -263,7 +263,7 @@ impl<'a> Switches<'a> {
             (WaitCall::Poll | WaitCall::Select, None) => WaitReason::Poll,
         };
         let is_write = matches!(of_call, WaitCall::Object(_, true));
-        let wait = Wait { reason, object: object.map(|(number, _)| number), is_write };
+        let wait = ThreadWait { reason, object: object.map(|(number, _)| number), is_write };
         // The kernel counts a duration from a little before the switch on.
         let has_run_out =
             call.limit_ns.is_some_and(|limit_ns| woken_ns.saturating_add(SAME_SWITCH_NS) >= limit_ns);
@@ -408,7 +408,7 @@ mod tests {
     const TIMER: Doing = waiting(WaitReason::Timer);
 
     const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(Wait { reason, object: None, is_write: false })
+        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
     }
 
     fn switch(at_ns: u64, reason: SwitchReason, clock_ns: u64) -> SwitchOut {
