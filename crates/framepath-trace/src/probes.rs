@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
-use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind};
+use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind, remove};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::regular_file::RegularFile;
 use framepath_os::time::now_ns;
@@ -456,12 +456,11 @@ impl Probes {
         self.links = others;
         let ended: Vec<(Option<u32>, Link)> = ended;
         self.removals.retain(|removal| !removal.is_finished());
-        self.remove(ended.into_iter().map(|(_, link)| link).collect());
+        self.remove_beside(ended.into_iter().map(|(_, link)| link).collect());
     }
 
-    /// Removes links. The kernel waits for some tens of milliseconds until no CPU uses a link, and for several together only
-    /// once.
-    fn remove(&mut self, links: Vec<Link>) {
+    /// Removes links of processes that have ended, beside the recording.
+    fn remove_beside(&mut self, links: Vec<Link>) {
         let share = links.len().div_ceil(REMOVERS).max(1);
         let mut links = links.into_iter();
         loop {
@@ -536,8 +535,7 @@ impl Drop for Probes {
     fn drop(&mut self) {
         self.tracepoints.clear();
         self.devices.detach();
-        let links = self.links.drain(..).map(|(_, link)| link).collect();
-        self.remove(links);
+        remove(self.links.drain(..).map(|(_, link)| link).collect());
         for removal in self.removals.drain(..) {
             // It does not panic.
             let _ = removal.join();

@@ -137,7 +137,11 @@ impl TraceArgs {
         }
         let mut kept = None;
         let recording = match (self.pid, self.command.split_first()) {
-            (Some(pid), None) => Recording::of_process(pid, self.level.map(Into::into))?,
+            (Some(pid), None) => {
+                // Before the probes: a signal that kills while they are attached could leave some.
+                signal::install().context("installing the handler of Ctrl-C")?;
+                Recording::of_process(pid, self.level.map(Into::into))?
+            }
             (None, Some((program, arguments))) => {
                 let mut command = process::Command::new(program);
                 command.args(arguments);
@@ -165,10 +169,7 @@ impl TraceArgs {
         let limit = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let report = match &kept {
             Some(kept) => recording.run_in_front(limit, kept)?,
-            None => {
-                signal::install().context("installing the handler of Ctrl-C")?;
-                recording.run(limit)?
-            }
+            None => recording.run(limit)?,
         };
         // From here on, Ctrl-C ends this program.
         drop(kept);

@@ -7,6 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::pipe::{PipeFlags, pipe_with};
+
 use super::assembler::Assembler;
 use super::btf::Btf;
 use super::{Attributes, Operation, call, call_for_descriptor};
@@ -76,10 +78,51 @@ pub struct BpfProgram {
     kind: ProgramKind,
 }
 
-/// Attachment of a program. It ends when the value is dropped or this process ends.
+/// Attachment of a program. It ends when the value is dropped or this process ends; for several, see [`remove`].
 #[derive(Debug)]
 pub struct Link {
-    _descriptor: OwnedFd,
+    descriptor: OwnedFd,
+}
+
+/// Greatest number of processes that remove links together.
+const REMOVERS: usize = 32;
+
+/// Removes links, and returns when they are gone.
+///
+/// The kernel waits for some tens of milliseconds until no CPU uses a link, so short-lived processes remove them together. They do
+/// it in their exit: in close(2), a SIGKILL to this process would make the kernel give up, and leave breakpoints in other programs
+/// (uprobe_unregister_nosync() in kernel/events/uprobes.c).
+pub fn remove(links: Vec<Link>) {
+    let descriptors: Vec<i32> = links.iter().map(|link| link.descriptor.as_raw_fd()).collect();
+    // Ends when this process has closed its copies: the last one to close a link removes it.
+    let Ok((closed, closing)) = pipe_with(PipeFlags::CLOEXEC) else { return };
+    let mut removers = Vec::new();
+    for own in descriptors.chunks(descriptors.len().div_ceil(REMOVERS).max(1)) {
+        // SAFETY: the child only calls close(2), read(2) and _exit(2), which are async-signal-safe, and reads lists that were made
+        // before.
+        match unsafe { libc::fork() } {
+            // SAFETY: the descriptors are this process's copies, which nothing uses any more.
+            0 => unsafe {
+                libc::close(closing.as_raw_fd());
+                for descriptor in descriptors.iter().filter(|descriptor| !own.contains(descriptor)) {
+                    libc::close(*descriptor);
+                }
+                let mut byte = 0u8;
+                libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1);
+                libc::_exit(0)
+            },
+            // Without a further process, this one removes the links.
+            remover => removers.extend((remover > 0).then_some(remover)),
+        }
+    }
+    drop(links);
+    drop(closing);
+    for remover in removers {
+        // SAFETY: plain system call with a child that was not waited for.
+        while unsafe { libc::waitpid(remover, std::ptr::null_mut(), 0) } < 0
+            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+        {}
+    }
 }
 
 /// Attributes of BPF_PROG_LOAD.
@@ -211,7 +254,7 @@ impl BpfProgram {
         } else {
             self.link_to_function(&path, offset, at_return, process.unwrap_or(0))?
         };
-        Ok(Link { _descriptor: descriptor })
+        Ok(Link { descriptor })
     }
 
     /// With a process of 0, for all of them.
@@ -254,6 +297,6 @@ impl BpfProgram {
             program: self.descriptor.as_raw_fd() as u32,
             padding: 0,
         };
-        Ok(Link { _descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
+        Ok(Link { descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
     }
 }
