@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::thread;
 
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -87,10 +88,10 @@ pub struct Link {
 /// Greatest number of processes that remove links together.
 const REMOVERS: usize = 32;
 
-/// Removes links, and returns when they are gone.
+/// Removes links. Returns at once; they are gone within a second or two, also if this process ends before.
 ///
-/// The kernel waits for some tens of milliseconds until no CPU uses a link, so short-lived processes remove them together. They do
-/// it in their exit: in close(2), a SIGKILL to this process would make the kernel give up, and leave breakpoints in other programs
+/// The kernel waits for tens to hundreds of milliseconds until no CPU uses a link, so short-lived processes remove them together.
+/// They do it in their exit: in close(2), a SIGKILL to this process would make the kernel give up, and leave breakpoints in other programs
 /// (uprobe_unregister_nosync() in kernel/events/uprobes.c).
 pub fn remove(links: Vec<Link>) {
     let descriptors: Vec<i32> = links.iter().map(|link| link.descriptor.as_raw_fd()).collect();
@@ -117,12 +118,15 @@ pub fn remove(links: Vec<Link>) {
     }
     drop(links);
     drop(closing);
-    for remover in removers {
-        // SAFETY: plain system call with a child that was not waited for.
-        while unsafe { libc::waitpid(remover, std::ptr::null_mut(), 0) } < 0
-            && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-        {}
-    }
+    // Without a thread that waits for them, they stay as zombies until this process ends.
+    let _ = thread::Builder::new().spawn(move || {
+        for remover in removers {
+            // SAFETY: plain system call with a child that was not waited for.
+            while unsafe { libc::waitpid(remover, std::ptr::null_mut(), 0) } < 0
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
+    });
 }
 
 /// Attributes of BPF_PROG_LOAD.
