@@ -13,7 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
 use framepath_os::bpf::map::ProgramMap;
-use framepath_os::bpf::program::{BpfProgram, FunctionInterface, Link, ProgramKind, remove};
+use framepath_os::bpf::program::{
+    BpfProgram, FunctionInterface, FunctionPlace, Link, ProgramKind, attach_to_functions, remove,
+};
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::regular_file::RegularFile;
 use framepath_os::time::now_ns;
@@ -105,6 +107,8 @@ pub(crate) struct SwitchOut {
     pub(crate) process: i32,
     pub(crate) thread: i32,
     pub(crate) reason: SwitchReason,
+    /// Address of the run queue of the thread's group on its CPU; 0 if the kernel marks each throttled thread itself.
+    pub(crate) queue: u64,
     /// CPU clock of the thread, nanoseconds.
     pub(crate) clock_ns: u64,
     /// Numbers of the thread's page faults so far: without and with I/O.
@@ -389,9 +393,11 @@ impl Probes {
         if self.links.len() + 2 * found.probed.len() > MOST_LINKS {
             return Err(io::Error::other(format!("more than {MOST_LINKS} probes")));
         }
+        let places: Vec<FunctionPlace<'_>> =
+            found.probed.iter().flat_map(|probed| self.places(*probed)).collect();
+        let links = attach_to_functions(&found.file.path(), &places, scope)?;
+        self.links.extend(links.into_iter().map(|link| (scope, link)));
         for probed in &found.probed {
-            let links = self.links_of(*probed, &found.file.path(), scope)?;
-            self.links.extend(links.into_iter().map(|link| (scope, link)));
             if let Probed::Call(_, _, site) = probed {
                 self.count.all += 2;
                 self.count.emulated += site.emulated;
@@ -414,25 +420,20 @@ impl Probes {
         Ok(())
     }
 
-    fn links_of(&self, probed: Probed, path: &Path, process: Option<u32>) -> io::Result<Vec<Link>> {
-        Ok(match probed {
+    /// Returns the places of a probe.
+    fn places(&self, probed: Probed) -> Vec<FunctionPlace<'_>> {
+        let place = |program, offset, at_return| FunctionPlace { program, offset, at_return };
+        match probed {
             Probed::Call(index, offset, site) => match &self.calls[index] {
                 // At the instruction for the return, the arguments are still in their registers, too.
-                CallPrograms::Session(session) => {
-                    vec![session.attach_to_function(path, offset + site.leave, false, process)?]
+                CallPrograms::Session(session) => vec![place(session, offset + site.leave, false)],
+                CallPrograms::Pair(enter, leave) => {
+                    vec![place(enter, offset + site.enter, false), place(leave, offset + site.leave, true)]
                 }
-                CallPrograms::Pair(enter, leave) => vec![
-                    enter.attach_to_function(path, offset + site.enter, false, process)?,
-                    leave.attach_to_function(path, offset + site.leave, true, process)?,
-                ],
             },
-            Probed::Loader(offset, site) => {
-                vec![self.loader.attach_to_function(path, offset + site.enter, false, process)?]
-            }
-            Probed::Mark(is_end, offset) => {
-                vec![self.marks[usize::from(is_end)].attach_to_function(path, offset, false, process)?]
-            }
-        })
+            Probed::Loader(offset, site) => vec![place(&self.loader, offset + site.enter, false)],
+            Probed::Mark(is_end, offset) => vec![place(&self.marks[usize::from(is_end)], offset, false)],
+        }
     }
 
     /// Sets the processes in which the next probes will be.

@@ -11,6 +11,7 @@ use crate::frame_ledger::StreamLedger;
 use crate::thread_times::ThreadRow;
 use crate::timeline::ThreadWait;
 use crate::wait_object::WaitObjects;
+use crate::wait_reason::WaitReason;
 
 /// Waits that are counted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +48,11 @@ pub struct StageWait {
 impl StageWait {
     /// Returns the thing as text: `write to pipe`, `socket tcp 192.0.2.1:80`, `lock, ended by decoder (decode h264)`.
     pub(crate) fn text(&self) -> String {
-        let mut text =
-            if self.is_write { format!("write to {}", self.reason) } else { self.reason.to_owned() };
+        // Making room in memory is no writing, whatever the call was.
+        let mut text = match self.is_write && self.reason != WaitReason::Reclaim.name() {
+            true => format!("write to {}", self.reason),
+            false => self.reason.to_owned(),
+        };
         if let Some(object) = &self.object {
             text += &format!(" {}", shown(object));
         }

@@ -37,7 +37,8 @@ const ARGUMENTS: i16 = RECORD + 80;
 const LIMIT: i16 = RECORD + 96;
 /// Two words: the time at the address of the limit.
 const TIME: i16 = RECORD + 104;
-/// [`POLLED`] words behind an unused one, which keeps their place even.
+const QUEUE: i16 = RECORD + 120;
+/// [`POLLED`] words.
 const POLL: i16 = RECORD + 128;
 
 /// States of a thread (linux/sched.h): stopped by a signal, by a debugger, and by the freezer of cgroup version 1.
@@ -118,7 +119,7 @@ impl TaskMembers {
             limit,
             time,
             part,
-            _,
+            queue,
             polled @ ..,
         ] = *words.first_chunk::<WORDS>()?;
         let is_set = |byte: usize, bit: Option<(u32, u32)>| {
@@ -139,7 +140,7 @@ impl TaskMembers {
             }),
         };
         let (process, thread) = ((ids >> 32) as i32, ids as i32);
-        Some(SwitchOut { at_ns, process, thread, reason, clock_ns, faults: [minor, major] })
+        Some(SwitchOut { at_ns, process, thread, reason, queue, clock_ns, faults: [minor, major] })
     }
 }
 
@@ -162,9 +163,9 @@ impl Maps<'_> {
         match task.quota {
             Some(QuotaMark::Task(member)) => read_task(&mut program, THROTTLED, member, 1),
             Some(QuotaMark::Queue(queue, count)) => {
-                read_task(&mut program, SCRATCH, queue, 8);
+                read_task(&mut program, QUEUE, queue, 8);
                 address(&mut program, R1, THROTTLED);
-                program.set(R2, 4).load(R3, R10, SCRATCH).add(R3, count as i32).call(Helper::ReadKernel);
+                program.set(R2, 4).load(R3, R10, QUEUE).add(R3, count as i32).call(Helper::ReadKernel);
             }
             None => {}
         }

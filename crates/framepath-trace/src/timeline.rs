@@ -150,13 +150,16 @@ impl Timeline {
     /// wait then.
     pub(crate) fn wait_at(&self, at_ns: u64) -> Option<u64> {
         let mut index = self.stretches.partition_point(|stretch| stretch.to_ns < at_ns);
-        let is_wait = |stretch: &ThreadStretch| matches!(stretch.doing, Doing::Waiting(_) | Doing::Woken);
         let mut from_ns = None;
         loop {
             let stretch = self.stretches.get(index)?;
-            match is_wait(stretch) && stretch.from_ns < at_ns {
-                true => from_ns = Some(stretch.from_ns),
-                false => return from_ns,
+            match stretch.doing {
+                Doing::Waiting(_) | Doing::Woken if stretch.from_ns < at_ns => {
+                    from_ns = Some(stretch.from_ns)
+                }
+                // A part of the wake-up, if there is a wait in front of it.
+                Doing::Throttled if stretch.from_ns < at_ns => {}
+                _ => return from_ns,
             }
             index = match index.checked_sub(1) {
                 Some(before) => before,
@@ -214,6 +217,10 @@ impl Timeline {
 /// Switches of CPUs away from each thread, in the order of their times.
 struct Switches<'a> {
     by_thread: HashMap<i32, Vec<&'a SwitchOut>>,
+    /// Index in `by_thread` of the switch that perf recorded at a time: by the thread and that time.
+    by_perf: HashMap<(i32, u64), usize>,
+    /// Times in which the threads of a run queue were throttled, in their order: by the queue.
+    throttled: HashMap<u64, Vec<(u64, u64)>>,
     /// Threads that were started during the recording: their clocks began at 0.
     started: HashSet<i32>,
     objects: &'a WaitObjects,
@@ -229,16 +236,65 @@ impl<'a> Switches<'a> {
             ThreadEventKind::Started { thread, .. } => Some(thread),
             _ => None,
         });
-        Switches { by_thread, started: started.collect(), objects }
+        let started = started.collect();
+        let by_perf = by_perf(&by_thread, events);
+        let mut switches = Switches { by_thread, by_perf, throttled: HashMap::new(), started, objects };
+        switches.throttled = switches.throttled(events);
+        switches
     }
 
     /// Returns the switch that perf recorded at `at_ns`, and the one before it.
     fn at(&self, thread: i32, at_ns: u64) -> Option<(&'a SwitchOut, Option<&'a SwitchOut>)> {
+        let index = *self.by_perf.get(&(thread, at_ns))?;
         let switches = self.by_thread.get(&thread)?;
-        let next = switches.partition_point(|switch| switch.at_ns < at_ns + SAME_SWITCH_NS);
-        let last = next.checked_sub(1)?;
-        let before = last.checked_sub(1).map(|before| switches[before]);
-        (switches[last].at_ns + SAME_SWITCH_NS > at_ns).then_some((switches[last], before))
+        let before = index.checked_sub(1).map(|before| switches[before]);
+        Some((*switches.get(index)?, before))
+    }
+
+    /// Returns the run queue of the thread that gets a CPU at `at_ns`; 0 if it is not known.
+    fn queue(&self, thread: i32, at_ns: u64) -> u64 {
+        let switches = self.by_thread.get(&thread).map_or(&[][..], Vec::as_slice);
+        let next = switches.partition_point(|switch| switch.at_ns < at_ns);
+        switches.get(next).map_or(0, |switch| switch.queue)
+    }
+
+    /// Returns the times in which the threads of run queues were throttled: from a switch with the mark until one of the
+    /// queue's threads has a CPU again.
+    fn throttled(&self, events: &[ThreadEvent]) -> HashMap<u64, Vec<(u64, u64)>> {
+        let mut times: HashMap<u64, Vec<(u64, u64)>> = HashMap::new();
+        let mut since: HashMap<u64, u64> = HashMap::new();
+        for event in events {
+            match event.kind {
+                ThreadEventKind::SwitchedOut { .. } => {
+                    let switch = self.at(event.thread, event.at_ns).map(|(switch, _)| switch);
+                    let marked = switch.filter(|switch| switch.reason == SwitchReason::Throttled);
+                    if let Some(switch) = marked.filter(|switch| switch.queue != 0) {
+                        since.entry(switch.queue).or_insert(event.at_ns);
+                    }
+                }
+                ThreadEventKind::SwitchedIn => {
+                    let queue = self.queue(event.thread, event.at_ns);
+                    if let Some(since_ns) = since.remove(&queue) {
+                        times.entry(queue).or_default().push((since_ns, event.at_ns));
+                    }
+                }
+                _ => {}
+            }
+        }
+        times
+    }
+
+    /// Divides a time in which a thread could run and had no CPU, until it got one at `to_ns`: returns the ends of its parts,
+    /// each with true if its group had used up its CPU quota.
+    fn parts(&self, thread: i32, from_ns: u64, to_ns: u64) -> Vec<(u64, bool)> {
+        let times = self.throttled.get(&self.queue(thread, to_ns)).map_or(&[][..], Vec::as_slice);
+        let first = times.partition_point(|(_, end_ns)| *end_ns <= from_ns);
+        let inside = times[first..].iter().take_while(|(begin_ns, _)| *begin_ns < to_ns);
+        let mut parts: Vec<(u64, bool)> = inside
+            .flat_map(|(begin_ns, end_ns)| [(from_ns.max(*begin_ns), false), (to_ns.min(*end_ns), true)])
+            .collect();
+        parts.push((to_ns, false));
+        parts
     }
 
     /// Returns what the thread waited for from `since_ns` to `woken_ns`, and the wait of which that may be a slice.
@@ -279,9 +335,10 @@ impl<'a> Switches<'a> {
         }
     }
 
-    /// Returns true if the group of the thread had used up its CPU quota when the thread left its CPU.
+    /// Returns true if the kernel marked this thread itself when it left its CPU: its group had used up its CPU quota.
     fn is_throttled(&self, thread: i32, since_ns: u64) -> bool {
-        self.at(thread, since_ns).is_some_and(|(switch, _)| switch.reason == SwitchReason::Throttled)
+        let switch = self.at(thread, since_ns).map(|(switch, _)| switch);
+        switch.is_some_and(|switch| switch.reason == SwitchReason::Throttled && switch.queue == 0)
     }
 
     /// Returns by how much the thread's CPU clock went on in the run between the two times, and its page faults without I/O;
@@ -291,13 +348,46 @@ impl<'a> Switches<'a> {
         let faults = |before: u64| u32::try_from(switch.faults[0].saturating_sub(before)).unwrap_or(u32::MAX);
         match before.filter(|before| before.clock_ns <= switch.clock_ns) {
             // Without the record of a switch in between, the difference would be that of two runs.
-            Some(before) if before.at_ns < from_ns + SAME_SWITCH_NS => {
+            Some(before) if before.at_ns < from_ns => {
                 Some((switch.clock_ns - before.clock_ns, faults(before.faults[0])))
             }
             Some(_) => None,
             // Of a thread that had the same number, there may be records with a greater clock.
             None => self.started.contains(&thread).then_some((switch.clock_ns, faults(0))),
         }
+    }
+}
+
+/// Returns the index of the switch that belongs to each of perf's: the kernel calls the probe of a switch first, and perf
+/// behind it, in an emulated machine some milliseconds later.
+fn by_perf(by_thread: &HashMap<i32, Vec<&SwitchOut>>, events: &[ThreadEvent]) -> HashMap<(i32, u64), usize> {
+    let mut found = HashMap::new();
+    // When each thread got its CPU.
+    let mut since: HashMap<i32, u64> = HashMap::new();
+    for event in events {
+        match event.kind {
+            ThreadEventKind::SwitchedIn => _ = since.insert(event.thread, event.at_ns),
+            ThreadEventKind::SwitchedOut { .. } => {
+                let since_ns = since.remove(&event.thread);
+                let switches = by_thread.get(&event.thread).map_or(&[][..], Vec::as_slice);
+                let next = switches.partition_point(|switch| switch.at_ns <= event.at_ns);
+                let since_ns = since_ns.unwrap_or_else(|| event.at_ns.saturating_sub(SAME_SWITCH_NS));
+                if let Some(last) = next.checked_sub(1).filter(|last| switches[*last].at_ns >= since_ns) {
+                    found.insert((event.thread, event.at_ns), last);
+                }
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+/// Adds a time in which a thread could run and had no CPU.
+fn push_parts(line: &mut Timeline, from_ns: u64, doing: Doing, parts: &[(u64, bool)]) {
+    let mut at_ns = from_ns;
+    for (end_ns, is_throttled) in parts {
+        line.push(at_ns, *end_ns, if *is_throttled { Doing::Throttled } else { doing }, 0);
+        at_ns = *end_ns;
     }
 }
 
@@ -351,10 +441,13 @@ pub(crate) fn timelines(
                 {
                     slices.entry(thread).or_default().push((index, slice));
                 }
-                line.push(woken_ns, at_ns, Doing::Woken, 0);
+                push_parts(line, woken_ns, Doing::Woken, &switches.parts(thread, woken_ns, at_ns));
             }
             Doing::Preempted if switches.is_throttled(thread, since_ns) => {
                 line.push(since_ns, at_ns, Doing::Throttled, 0);
+            }
+            Doing::Preempted => {
+                push_parts(line, since_ns, Doing::Preempted, &switches.parts(thread, since_ns, at_ns));
             }
             Doing::Running => line.push_run(since_ns, at_ns, switches.run(thread, since_ns, at_ns)),
             was => line.push(since_ns, at_ns, was, 0),
@@ -412,7 +505,7 @@ mod tests {
     }
 
     fn switch(at_ns: u64, reason: SwitchReason, clock_ns: u64) -> SwitchOut {
-        SwitchOut { at_ns, process: 1, thread: 1, reason, clock_ns, faults: [clock_ns, 0] }
+        SwitchOut { at_ns, process: 1, thread: 1, reason, queue: 0, clock_ns, faults: [clock_ns, 0] }
     }
 
     fn event(thread: i32, at_ns: u64, kind: ThreadEventKind) -> ThreadEvent {
@@ -520,6 +613,48 @@ mod tests {
         let lines = timelines(&events, &switches, &WaitObjects::default(), &[], 3_000_001);
         let doing: Vec<Doing> = lines[&1].between(0, 3_000_001).map(|part| part.doing).collect();
         assert_eq!(doing, [Running, Doing::Throttled, Running, Doing::Stopped, Running]);
+    }
+
+    /// Before Linux 6.18, the kernel marks a run queue: its threads that could run without a CPU are throttled, too.
+    #[test]
+    fn all_threads_of_a_queue_are_throttled_from_its_mark_until_one_of_them_runs() {
+        let events = [
+            event(1, 10, IN),
+            event(1, 20, PREEMPTED),
+            event(3, 15, IN),
+            event(3, 25, WAITS),
+            event(2, 20, IN),
+            // This thread used up the quota at 30; the next period begins at 80.
+            event(2, 31, PREEMPTED),
+            event(2, 80, IN),
+            event(2, 90, WAITS),
+            event(1, 90, IN),
+            event(1, 100, WAITS),
+            event(3, 100, IN),
+            event(3, 110, WAITS),
+        ];
+        let on = |thread, at_ns, reason| SwitchOut { thread, queue: 7, ..switch(at_ns, reason, 0) };
+        let futex = SystemCall { number: libc::SYS_futex, arguments: [0, 9], ..SystemCall::default() };
+        let waits = SwitchReason::Waits(futex);
+        let switches = [
+            on(1, 19, SwitchReason::Preempted),
+            on(3, 24, waits),
+            on(2, 30, SwitchReason::Throttled),
+            on(2, 90, waits),
+            on(1, 99, waits),
+            on(3, 109, waits),
+        ];
+        let wake_ups = [WakeUp { at_ns: 50, thread: 3, by: 0, is_thaw: false }];
+        let lines = timelines(&events, &switches, &WaitObjects::default(), &wake_ups, 110);
+        let parts = |thread: i32, from_ns, to_ns| {
+            let parts = lines[&thread].between(from_ns, to_ns);
+            parts.map(|part| (part.from_ns, part.to_ns, part.doing)).collect::<Vec<_>>()
+        };
+        assert_eq!(parts(2, 31, 80), [(31, 80, Doing::Throttled)]);
+        assert_eq!(parts(1, 20, 90), [(20, 31, Preempted), (31, 80, Doing::Throttled), (80, 90, Preempted)]);
+        assert_eq!(parts(3, 25, 100), [(25, 50, FUTEX), (50, 80, Doing::Throttled), (80, 100, Woken)]);
+        assert_eq!([70, 95].map(|at_ns| lines[&3].wait_at(at_ns)), [Some(25); 2]);
+        assert_eq!(lines[&1].wait_at(70), None);
     }
 
     /// Polls of one descriptor with a limit are one wait for it; the last one may run out, and the next one may be for another.

@@ -2,12 +2,18 @@
 //! Loaded programs, and the links that attach them to functions of programs and to tracepoints.
 
 use std::ffi::{CStr, CString};
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::assembler::Assembler;
@@ -83,6 +89,115 @@ pub struct BpfProgram {
 #[derive(Debug)]
 pub struct Link {
     descriptor: OwnedFd,
+}
+
+/// Place in a file at which a program, of kind [`ProgramKind::Function`], is attached.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionPlace<'a> {
+    /// The program.
+    pub program: &'a BpfProgram,
+    /// Offset of the instruction in the file, or, with `at_return`, of a function's first one.
+    pub offset: u64,
+    /// True for the return of the function. A program of [`FunctionInterface::Sessions`] is attached to begin and return without
+    /// it.
+    pub at_return: bool,
+}
+
+/// Greatest number of descriptors in a message (SCM_MAX_FD of the kernel), less a few.
+const MOST_PLACES: usize = 250;
+
+/// Attaches programs to places in the file `path`. The probes belong to the file: the programs run in `process` when that maps the
+/// file now or later, also behind an exec; neither in its children nor in others. With `None`, they run in each process, so they
+/// must tell by themselves which ones they want. No process stops for it.
+///
+/// A process of its own makes the links, because a SIGKILL to this one while the kernel sets breakpoints would make it leave some
+/// in other programs.
+///
+/// # Errors
+/// EINVAL if there is no instruction at a place, or the kernel has no such interface; ESRCH without the process; EMFILE if
+/// there are too many descriptors. Then no program is attached.
+pub fn attach_to_functions(
+    path: &Path,
+    places: &[FunctionPlace<'_>],
+    process: Option<u32>,
+) -> io::Result<Vec<Link>> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    let mut links = Vec::new();
+    for places in places.chunks(MOST_PLACES) {
+        let are_events =
+            places.iter().any(|place| place.program.kind == ProgramKind::Function(FunctionInterface::Events));
+        let descriptors = match are_events {
+            true => places
+                .iter()
+                .map(|place| place.program.event_at_function(&path, place, process))
+                .collect::<io::Result<_>>()?,
+            false => link_apart(&path, places, process.unwrap_or(0))?,
+        };
+        links.extend(descriptors.into_iter().map(|descriptor| Link { descriptor }));
+    }
+    Ok(links)
+}
+
+/// Makes links in a process of its own, and takes them over.
+fn link_apart(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Result<Vec<OwnedFd>> {
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    // The child allocates nothing: other threads may have held the allocator's locks when it was forked.
+    let mut made: Vec<OwnedFd> = Vec::with_capacity(places.len());
+    let mut lent: Vec<BorrowedFd<'_>> = Vec::with_capacity(places.len());
+    // SAFETY: the child only makes system calls with memory that was allocated before, and ends by _exit(2).
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let mut status = 0;
+        for place in places {
+            match place.program.link_to_function(path, place.offset, place.at_return, process) {
+                Ok(link) => made.push(link),
+                Err(error) => status = error.raw_os_error().unwrap_or(libc::EIO),
+            }
+        }
+        if status == 0 {
+            lent.extend(made.iter().map(AsFd::as_fd));
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PLACES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        control.push(SendAncillaryMessage::ScmRights(&lent));
+        let bytes = i32::to_ne_bytes(status);
+        // Fails if the parent has ended: then the links end with this process.
+        let _ = sendmsg(&theirs, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL);
+        // SAFETY: ends this process without what the program registered for its end.
+        unsafe { libc::_exit(0) }
+    }
+    drop(theirs);
+    if child < 0 {
+        // Without a process of its own, this one makes the links.
+        let link = |place: &FunctionPlace<'_>| {
+            place.program.link_to_function(path, place.offset, place.at_return, process)
+        };
+        return places.iter().map(link).collect();
+    }
+    let mut bytes = [0; 4];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PLACES))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = loop {
+        let mut slices = [IoSliceMut::new(&mut bytes)];
+        match recvmsg(&ours, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            received => break received,
+        }
+    };
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+            made.extend(descriptors);
+        }
+    }
+    // SAFETY: plain system call with a child that was not waited for.
+    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
+    match (received?.bytes, i32::from_ne_bytes(bytes)) {
+        (4, 0) if made.len() == places.len() => Ok(made),
+        (4, status) if status != 0 => Err(io::Error::from_raw_os_error(status)),
+        _ => Err(io::Error::other("the process that makes the probes has ended")),
+    }
 }
 
 /// Greatest number of processes that remove links together.
@@ -236,29 +351,15 @@ impl BpfProgram {
         }
     }
 
-    /// Attaches the program, of kind [`ProgramKind::Function`], to the instruction at `offset` of the file `path`, or,
-    /// with `at_return`, to the return of the function that begins there. The probe belongs to the file: the program runs in
-    /// `process` when that maps the file now or later, also behind an exec; neither in its children nor in others. With `None`, it runs
-    /// in each process, so it must tell by itself which ones it wants. No process stops for it. A program of [`FunctionInterface::Sessions`] is attached to begin and return without `at_return`.
-    ///
-    /// # Errors
-    /// EINVAL if there is no instruction, or the kernel has no such interface; ESRCH without the process; EMFILE if there are too many descriptors.
-    pub fn attach_to_function(
+    fn event_at_function(
         &self,
-        path: &Path,
-        offset: u64,
-        at_return: bool,
+        path: &CStr,
+        place: &FunctionPlace<'_>,
         process: Option<u32>,
-    ) -> io::Result<Link> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        let descriptor = if self.kind == ProgramKind::Function(FunctionInterface::Events) {
-            let event = function_event::open(&path, offset, at_return, process)?;
-            function_event::run(&event, self.descriptor.as_fd())?;
-            event
-        } else {
-            self.link_to_function(&path, offset, at_return, process.unwrap_or(0))?
-        };
-        Ok(Link { descriptor })
+    ) -> io::Result<OwnedFd> {
+        let event = function_event::open(path, place.offset, place.at_return, process)?;
+        function_event::run(&event, self.descriptor.as_fd())?;
+        Ok(event)
     }
 
     /// With a process of 0, for all of them.
