@@ -14,14 +14,14 @@
 //! | `recording` | [`Recording`]: a command or a running process, until it ends, a time has passed or a signal arrives |
 //! | `live` | [`LiveRecording`]: a running process, of which the last seconds are kept |
 //! | `calls` | [`CALL_SITES`]: the observed functions, and the events of their calls |
-//! | `probes`, `probe_programs`, `library`, `elf_file`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
+//! | `probes`, `probe_event`, `probe_programs`, `library`, `elf_file`, `probe_site` | calls by BPF: attachment, programs, symbols, choice of the probed instruction |
 //! | `loader_cache` | libraries that programs will find |
 //! | `copy_functions` | functions in which samples of the threads are copies |
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `switch_program` | why a thread leaves its CPU: the program at the scheduler's switches, and its records |
 //! | `wait_reason`, `wait_object` | what threads wait for: by system call, and by the object behind its descriptor |
-//! | `spans`, `timeline`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
+//! | `spans`, `timeline`, `switch_records`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
 //! | `shown_order` | frames in the pictures of a window, by their order |
@@ -70,6 +70,7 @@ mod marked_frames;
 mod names;
 mod pad_frames;
 mod preload;
+mod probe_event;
 mod probe_programs;
 mod probe_site;
 mod probes;
@@ -82,6 +83,7 @@ mod stage_wait;
 mod static_probes;
 mod stream_ways;
 mod switch_program;
+mod switch_records;
 mod thread_times;
 mod timed_wait;
 mod timeline;

@@ -10,8 +10,8 @@ use framepath_os::bpf::assembler::Register::{R0, R1, R2, R3, R4, R6, R7, R8, R9,
 use framepath_os::bpf::assembler::{Assembler, Condition, Helper};
 use framepath_os::bpf::btf::Btf;
 
+use crate::probe_event::{SwitchOut, SwitchReason, SystemCall};
 use crate::probe_programs::{Maps, NO_WAKEUP, SCRATCH, TAG_SWITCHED, address, read_user, registers};
-use crate::probes::{SwitchOut, SwitchReason, SystemCall};
 use crate::timed_wait::{LimitKind, TIMED_WAITS, limit_ns};
 use crate::wait_object::POLLED;
 use crate::wait_reason::WaitCall;

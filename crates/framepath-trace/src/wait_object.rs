@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use framepath_os::time::now_ns;
 
-use crate::probes::SystemCall;
+use crate::probe_event::SystemCall;
 use crate::wait_reason::{WaitCall, WaitReason};
 
 /// Number of descriptors of a poll(2) that are looked at.
