@@ -399,29 +399,13 @@ fn by_thread(spans: &[CallSpan], is_wanted: impl Fn(&CallSpan) -> bool) -> HashM
 mod tests {
     use super::*;
     use crate::calls::NO_PTS;
-    use crate::timeline::ThreadWait;
+    use crate::timeline::{line, waiting};
 
     const FIRST: i32 = 1;
     const SECOND: i32 = 2;
     const OTHER: i32 = 3;
     const LOCK: Doing = waiting(WaitReason::Lock);
     const TIMER: Doing = waiting(WaitReason::Timer);
-
-    const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
-    }
-
-    fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
-            from_ns,
-            to_ns,
-            doing,
-            by,
-            stolen_ns: 0,
-            faults: 0,
-        };
-        Timeline::of(stretches.iter().copied().map(stretch).collect())
-    }
 
     /// Returns the causes of a frame's way from the first thread to the second one, from 100 to 200: compute, queue, wakeup,
     /// blocked, paced. The second thread has a call for another frame until `busy_ns`; the first one's next call

@@ -130,16 +130,11 @@ mod tests {
     use crate::device_calls::DeviceQueue;
     use crate::device_frames::tests::call;
     use crate::names::ObjectNames;
-    use crate::timeline::ThreadWait;
-    use crate::timeline::Timeline;
+    use crate::timeline::{line, waiting};
     use framepath_model::ledger::Row;
 
     const POLL: Doing = waiting(WaitReason::Poll);
     const LOCK: Doing = waiting(WaitReason::Lock);
-
-    const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
-    }
 
     /// Flag of a time stamp of CLOCK_MONOTONIC.
     const MONOTONIC: u32 = 0x2000;
@@ -159,17 +154,7 @@ mod tests {
     fn rows(calls: &[DeviceCall], lines: &[Line<'_>]) -> (String, Vec<Row>) {
         let found = DeviceFrames::of(calls);
         let spans = found.spans();
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
-            from_ns,
-            to_ns,
-            doing,
-            by,
-            stolen_ns: 0,
-            faults: 0,
-        };
-        let line =
-            |(thread, line): &Line<'_>| (*thread, Timeline::of(line.iter().copied().map(stretch).collect()));
-        let timelines = lines.iter().map(line).collect();
+        let timelines = lines.iter().map(|(thread, stretches)| (*thread, line(stretches))).collect();
         let names = ObjectNames::default();
         let mut ledgers = found.ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]));
         let ledger = ledgers.remove(0);

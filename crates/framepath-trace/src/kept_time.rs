@@ -218,27 +218,11 @@ mod tests {
     use crate::calls::{Call, NO_PTS};
     use crate::names::ObjectNames;
     use crate::spans::CallSpan;
-    use crate::timeline::{ThreadWait, Timeline};
+    use crate::timeline::{Timeline, line, waiting};
     use crate::wait_reason::WaitReason;
 
     const CALLER: i32 = 1;
     const CODEC: CodecId = (1, 9);
-
-    const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
-    }
-
-    fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
-        let stretch = |(from_ns, to_ns, doing, by)| ThreadStretch {
-            from_ns,
-            to_ns,
-            doing,
-            by,
-            stolen_ns: 0,
-            faults: 0,
-        };
-        Timeline::of(stretches.iter().copied().map(stretch).collect())
-    }
 
     /// Returns the row of a frame that has `part` from 100 to 200. Threads 2 and 3 are the codec's own.
     fn row(part: Part, lines: [Timeline; 3]) -> Row {

@@ -288,6 +288,20 @@ pub(crate) fn timelines(
     lines
 }
 
+/// Returns the activity of a thread that waits for this, without an object.
+#[cfg(test)]
+pub(crate) const fn waiting(reason: WaitReason) -> Doing {
+    Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
+}
+
+/// Makes a timeline of stretches: begin, end, activity, and the thread that ended a wait.
+#[cfg(test)]
+pub(crate) fn line(stretches: &[(u64, u64, Doing, i32)]) -> Timeline {
+    let stretch =
+        |(from_ns, to_ns, doing, by)| ThreadStretch { from_ns, to_ns, doing, by, stolen_ns: 0, faults: 0 };
+    Timeline::of(stretches.iter().copied().map(stretch).collect())
+}
+
 #[cfg(test)]
 impl Timeline {
     /// Makes the timeline of these stretches.
@@ -305,10 +319,6 @@ mod tests {
 
     const FUTEX: Doing = waiting(WaitReason::Lock);
     const TIMER: Doing = waiting(WaitReason::Timer);
-
-    const fn waiting(reason: WaitReason) -> Doing {
-        Doing::Waiting(ThreadWait { reason, object: None, is_write: false })
-    }
 
     fn switch(at_ns: u64, reason: SwitchReason, clock_ns: u64) -> SwitchOut {
         SwitchOut { at_ns, process: 1, thread: 1, reason, queue: 0, clock_ns, faults: [clock_ns, 0] }
