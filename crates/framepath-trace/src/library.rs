@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Libraries that a process has mapped, and where their functions are in the files.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
@@ -163,6 +164,8 @@ pub(crate) struct FoundFunctions {
 /// Sections of an ELF file, whose size is limited: a program can map any file.
 pub(crate) struct BoundedElf<'a> {
     file: &'a ReadCache<&'a File>,
+    /// Bytes of contents that may still be read.
+    left: Cell<u64>,
     pub(crate) endian: Endianness,
     header: &'a FileHeader64<Endianness>,
     pub(crate) segments: &'a [ProgramHeader64<Endianness>],
@@ -188,14 +191,19 @@ impl<'a> BoundedElf<'a> {
         }
         let segments = header.program_headers(endian, file).map_err(invalid)?;
         let sections = header.sections(endian, file).map_err(invalid)?;
-        Ok(BoundedElf { file, endian, header, segments, sections })
+        Ok(BoundedElf { file, left: Cell::new(2 * MOST_BYTES), endian, header, segments, sections })
     }
 
-    /// Returns the content of a section; empty if it has more than `most` bytes.
+    /// Returns the content of a section; empty if it has more than `most` bytes, or if all contents so far have used up the limit of
+    /// a file.
     pub(crate) fn content(&self, section: &SectionHeader64<Endianness>, most: u64) -> &'a [u8] {
-        match section.sh_size(self.endian) <= most {
-            true => section.data(self.endian, self.file).unwrap_or_default(),
-            false => &[],
+        let bytes = section.sh_size(self.endian);
+        match self.left.get().checked_sub(bytes).filter(|_| bytes <= most) {
+            Some(left) => {
+                self.left.set(left);
+                section.data(self.endian, self.file).unwrap_or_default()
+            }
+            None => &[],
         }
     }
 

@@ -7,7 +7,6 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
@@ -43,9 +42,6 @@ const OBJECTS: u32 = 16_384;
 
 /// Greatest number of links. The kernel needs a descriptor for each, and some tens of milliseconds to remove it.
 const MOST_LINKS: usize = 4096;
-
-/// Number of threads that remove links.
-const REMOVERS: usize = 64;
 
 /// Greatest number of static programs that are named.
 const MOST_UNPROBED: usize = 16;
@@ -95,8 +91,6 @@ pub(crate) struct Probes {
     of_process: HashMap<u32, Vec<Rc<ProbedFile>>>,
     /// Probes in files, for a process or for all.
     links: Vec<(Option<u32>, Link)>,
-    /// Threads that remove links.
-    removals: Vec<JoinHandle<()>>,
     count: ProbeCount,
     unprobed: Vec<String>,
 }
@@ -239,7 +233,6 @@ impl Probes {
             plain: HashSet::new(),
             of_process: HashMap::new(),
             links: Vec::new(),
-            removals: Vec::new(),
             count: ProbeCount::default(),
             unprobed: Vec::new(),
         })
@@ -376,22 +369,7 @@ impl Probes {
             std::mem::take(&mut self.links).into_iter().partition(|(scope, _)| *scope == Some(process));
         self.links = others;
         let ended: Vec<(Option<u32>, Link)> = ended;
-        self.removals.retain(|removal| !removal.is_finished());
-        self.remove_beside(ended.into_iter().map(|(_, link)| link).collect());
-    }
-
-    /// Removes links of processes that have ended, beside the recording.
-    fn remove_beside(&mut self, links: Vec<Link>) {
-        let share = links.len().div_ceil(REMOVERS).max(1);
-        let mut links = links.into_iter();
-        loop {
-            let some: Vec<Link> = links.by_ref().take(share).collect();
-            if some.is_empty() {
-                return;
-            }
-            // Without a further thread, the links are removed here: they are dropped with the closure.
-            self.removals.extend(thread::Builder::new().spawn(move || drop(some)).ok());
-        }
+        remove(ended.into_iter().map(|(_, link)| link).collect());
     }
 
     /// Attaches the programs at the tracepoints of devices that have come since: with the first driver.
@@ -457,10 +435,6 @@ impl Drop for Probes {
         self.tracepoints.clear();
         self.devices.detach();
         remove(self.links.drain(..).map(|(_, link)| link).collect());
-        for removal in self.removals.drain(..) {
-            // It does not panic.
-            let _ = removal.join();
-        }
     }
 }
 

@@ -44,8 +44,9 @@ fn is_mutex(call: &SystemCall) -> bool {
 /// Switches of CPUs away from each thread, in the order of their times.
 pub(crate) struct Switches<'a> {
     by_thread: HashMap<i32, Vec<&'a SwitchOut>>,
-    /// Index in `by_thread` of the switch that perf recorded at a time: by the thread and that time.
-    by_perf: HashMap<(i32, u64), usize>,
+    /// Index in `by_thread` of the switch that perf recorded at a time, and true if the one before it is that of the thread's run
+    /// before: by the thread and that time.
+    by_perf: HashMap<(i32, u64), (usize, bool)>,
     /// Times in which the threads of a run queue were throttled, in their order: by the queue.
     throttled: HashMap<u64, Vec<(u64, u64)>>,
     /// Threads that were started during the recording: their clocks began at 0.
@@ -76,7 +77,7 @@ impl<'a> Switches<'a> {
 
     /// Returns the switch that perf recorded at `at_ns`, and the one before it.
     fn at(&self, thread: i32, at_ns: u64) -> Option<(&'a SwitchOut, Option<&'a SwitchOut>)> {
-        let index = *self.by_perf.get(&(thread, at_ns))?;
+        let (index, _) = *self.by_perf.get(&(thread, at_ns))?;
         let switches = self.by_thread.get(&thread)?;
         let before = index.checked_sub(1).map(|before| switches[before]);
         Some((*switches.get(index)?, before))
@@ -176,10 +177,11 @@ impl<'a> Switches<'a> {
     /// `None` if that is not known.
     pub(crate) fn run(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<(u64, u32)> {
         let (switch, before) = self.at(thread, to_ns)?;
+        let follows = self.by_perf.get(&(thread, to_ns)).is_some_and(|(_, follows)| *follows);
         let faults = |before: u64| u32::try_from(switch.faults[0].saturating_sub(before)).unwrap_or(u32::MAX);
         match before.filter(|before| before.clock_ns <= switch.clock_ns) {
             // Without the record of a switch in between, the difference would be that of two runs.
-            Some(before) if before.at_ns < from_ns => {
+            Some(before) if before.at_ns < from_ns && follows => {
                 Some((switch.clock_ns - before.clock_ns, faults(before.faults[0])))
             }
             Some(_) => None,
@@ -191,8 +193,13 @@ impl<'a> Switches<'a> {
 
 /// Returns the index of the switch that belongs to each of perf's: the kernel calls the probe of a switch first, and perf
 /// behind it, in an emulated machine some milliseconds later.
-fn by_perf(by_thread: &HashMap<i32, Vec<&SwitchOut>>, events: &[ThreadEvent]) -> HashMap<(i32, u64), usize> {
+fn by_perf(
+    by_thread: &HashMap<i32, Vec<&SwitchOut>>,
+    events: &[ThreadEvent],
+) -> HashMap<(i32, u64), (usize, bool)> {
     let mut found = HashMap::new();
+    // Index of the switch behind each thread's run before.
+    let mut before: HashMap<i32, usize> = HashMap::new();
     // When each thread got its CPU.
     let mut since: HashMap<i32, u64> = HashMap::new();
     for event in events {
@@ -204,7 +211,10 @@ fn by_perf(by_thread: &HashMap<i32, Vec<&SwitchOut>>, events: &[ThreadEvent]) ->
                 let next = switches.partition_point(|switch| switch.at_ns <= event.at_ns);
                 let since_ns = since_ns.unwrap_or_else(|| event.at_ns.saturating_sub(SAME_SWITCH_NS));
                 if let Some(last) = next.checked_sub(1).filter(|last| switches[*last].at_ns >= since_ns) {
-                    found.insert((event.thread, event.at_ns), last);
+                    let follows = before.insert(event.thread, last).is_some_and(|before| before + 1 == last);
+                    found.insert((event.thread, event.at_ns), (last, follows));
+                } else {
+                    before.remove(&event.thread);
                 }
             }
             _ => {}

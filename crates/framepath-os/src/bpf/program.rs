@@ -122,18 +122,23 @@ pub fn attach_to_functions(
     process: Option<u32>,
 ) -> io::Result<Vec<Link>> {
     let path = CString::new(path.as_os_str().as_bytes())?;
-    let mut links = Vec::new();
+    let mut links: Vec<Link> = Vec::new();
     for places in places.chunks(MOST_PLACES) {
         let are_events =
             places.iter().any(|place| place.program.kind == ProgramKind::Function(FunctionInterface::Events));
-        let descriptors = match are_events {
-            true => places
-                .iter()
-                .map(|place| place.program.event_at_function(&path, place, process))
-                .collect::<io::Result<_>>()?,
-            false => link_apart(&path, places, process.unwrap_or(0))?,
+        let descriptors: io::Result<Vec<OwnedFd>> = match are_events {
+            true => {
+                places.iter().map(|place| place.program.event_at_function(&path, place, process)).collect()
+            }
+            false => link_apart(&path, places, process.unwrap_or(0)),
         };
-        links.extend(descriptors.into_iter().map(|descriptor| Link { descriptor }));
+        match descriptors {
+            Ok(descriptors) => links.extend(descriptors.into_iter().map(|descriptor| Link { descriptor })),
+            Err(error) => {
+                remove(links);
+                return Err(error);
+            }
+        }
     }
     Ok(links)
 }
@@ -147,11 +152,16 @@ fn link_apart(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Re
     // SAFETY: the child only makes system calls with memory that was allocated before, and ends by _exit(2).
     let child = unsafe { libc::fork() };
     if child == 0 {
+        // SAFETY: plain system call. A signal for the group is not for this process.
+        unsafe { libc::setpgid(0, 0) };
         let mut status = 0;
         for place in places {
             match place.program.link_to_function(path, place.offset, place.at_return, process) {
                 Ok(link) => made.push(link),
-                Err(error) => status = error.raw_os_error().unwrap_or(libc::EIO),
+                Err(error) => {
+                    status = error.raw_os_error().unwrap_or(libc::EIO);
+                    break;
+                }
             }
         }
         if status == 0 {
@@ -219,12 +229,18 @@ pub fn remove(links: Vec<Link>) {
         match unsafe { libc::fork() } {
             // SAFETY: the descriptors are this process's copies, which nothing uses any more.
             0 => unsafe {
-                libc::close(closing.as_raw_fd());
+                // A signal for the group is not for this process, and nobody waits for its output.
+                libc::setpgid(0, 0);
+                (0..=2).for_each(|descriptor| _ = libc::close(descriptor));
                 for descriptor in descriptors.iter().filter(|descriptor| !own.contains(descriptor)) {
                     libc::close(*descriptor);
                 }
+                // Last, because the end of the pipe says that the others' links are closed here.
+                libc::close(closing.as_raw_fd());
                 let mut byte = 0u8;
-                libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1);
+                while libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1) < 0
+                    && *libc::__errno_location() == libc::EINTR
+                {}
                 libc::_exit(0)
             },
             // Without a further process, this one removes the links.

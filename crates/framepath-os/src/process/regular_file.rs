@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Regular file behind a path that another process controls: opened once, and never something else than a file.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -52,12 +52,18 @@ impl RegularFile {
     /// Returns the whole content.
     ///
     /// # Errors
-    /// `FileTooLarge` if it had more than `most` bytes when it was opened. A system call failed.
+    /// `FileTooLarge` if it has more than `most` bytes. A system call failed.
     pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
         if self.bytes > most {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        fs::read(self.path())
+        // It may have grown since.
+        let mut bytes = Vec::new();
+        File::open(self.path())?.take(most + 1).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > most {
+            true => Err(io::ErrorKind::FileTooLarge.into()),
+            false => Ok(bytes),
+        }
     }
 }
 
@@ -67,6 +73,7 @@ fn descriptor_path(descriptor: i32) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::process::Command;
 
     use super::*;

@@ -47,6 +47,8 @@ pub struct KeptSignals {
     descriptor: OwnedFd,
     /// Signals that were blocked before.
     before: libc::sigset_t,
+    /// True if the ends of children were ignored before: then this process could not wait for the command.
+    ignored_children: bool,
 }
 
 impl KeptSignals {
@@ -76,15 +78,20 @@ impl KeptSignals {
         }
         // SAFETY: signalfd returned a new descriptor without another owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
-        Ok(KeptSignals { descriptor, before })
+        // SAFETY: the default action has no handler.
+        let children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+        Ok(KeptSignals { descriptor, before, ignored_children: children == libc::SIG_IGN })
     }
 
     /// Changes `command`, which is not started yet, so that it has the signals blocked that this process had blocked before.
     pub fn prepare(&self, command: &mut Command) {
-        let before = self.before;
-        // SAFETY: pthread_sigmask is async-signal-safe, and the set is a copy that the closure owns.
+        let (before, ignored_children) = (self.before, self.ignored_children);
+        // SAFETY: both functions are async-signal-safe, and the set is a copy that the closure owns.
         unsafe {
             command.pre_exec(move || {
+                if ignored_children {
+                    libc::signal(libc::SIGCHLD, libc::SIG_IGN);
+                }
                 match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) {
                     0 => Ok(()),
                     refused => Err(io::Error::from_raw_os_error(refused)),
