@@ -294,6 +294,13 @@ fn watch_stop(state: &CStr, parent: libc::pid_t) -> ! {
     }
 }
 
+/// Gives SIGINT its default action in this process and in those that it starts from now on. A background job of a shell without
+/// job control has it ignored.
+pub fn restore_interrupt() {
+    // SAFETY: the default action has no handler.
+    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+}
+
 /// Ends this process by the signal `number`, as a command has ended: the parent sees the same. Leaves no core file. Returns if
 /// the signal does not end a process.
 pub fn end_by(number: i32) {
