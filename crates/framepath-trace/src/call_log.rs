@@ -169,7 +169,7 @@ impl CallLog {
         }
         probes.attach_known(process, None, None)?;
         probes.trace(process)?;
-        // What it has mapped meanwhile.
+        // Files that the process has mapped meanwhile.
         for file in library::mapped(process)? {
             probes.attach(&file, process)?;
         }

@@ -225,7 +225,7 @@ fn read_polled(program: &mut Assembler) {
         program.jump_if(R7, Condition::NotEqual, wait.number as i32, &next);
         match WaitCall::of(wait.number) {
             WaitCall::Poll => {
-                // What lies behind a shorter array is not looked at. It may be no memory: then each is read alone.
+                // Each entry is read alone, because the memory behind a shorter array may not be readable.
                 for place in 0..POLLED as i16 {
                     program.load(R9, R8, registers::CALL_ARGUMENTS[0]).add(R9, 8 * i32::from(place));
                     read_user(program, POLL + 8 * place, 8);

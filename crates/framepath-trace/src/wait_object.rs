@@ -225,7 +225,7 @@ fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
 /// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
 fn read_list(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
-    // What was read before an error counts.
+    // The bytes read before an error count.
     let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }

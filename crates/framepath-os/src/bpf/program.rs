@@ -199,10 +199,7 @@ fn link_apart(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Re
             made.extend(descriptors);
         }
     }
-    // SAFETY: plain system call with a child that was not waited for.
-    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
+    wait_for(child);
     match (received?.bytes, i32::from_ne_bytes(bytes)) {
         (4, 0) if made.len() == places.len() => Ok(made),
         (4, status) if status != 0 => Err(io::Error::from_raw_os_error(status)),
@@ -250,14 +247,15 @@ pub fn remove(links: Vec<Link>) {
     drop(links);
     drop(closing);
     // Without a thread that waits for them, they stay as zombies until this process ends.
-    let _ = thread::Builder::new().spawn(move || {
-        for remover in removers {
-            // SAFETY: plain system call with a child that was not waited for.
-            while unsafe { libc::waitpid(remover, std::ptr::null_mut(), 0) } < 0
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
-        }
-    });
+    let _ = thread::Builder::new().spawn(move || removers.into_iter().for_each(wait_for));
+}
+
+/// Waits until the child `child`, which was not waited for yet, has ended.
+fn wait_for(child: libc::pid_t) {
+    // SAFETY: plain system call with a number.
+    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0
+        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+    {}
 }
 
 /// Attributes of BPF_PROG_LOAD.
