@@ -80,6 +80,8 @@ fn all_of(mut pipe: impl Read) -> Vec<u8> {
 pub struct CommandOutput {
     /// Exit code; `None` if a signal ended the command.
     pub code: Option<i32>,
+    /// Number of the signal that ended the command.
+    pub signal: Option<i32>,
     /// Text on standard output; empty if standard output was no pipe.
     pub stdout: String,
     /// Text on standard error; empty if standard error was no pipe.
@@ -89,7 +91,9 @@ pub struct CommandOutput {
 impl From<Output> for CommandOutput {
     fn from(output: Output) -> CommandOutput {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        let signal = std::os::unix::process::ExitStatusExt::signal(&output.status);
+        let (stdout, stderr) = (text(output.stdout), text(output.stderr));
+        CommandOutput { code: output.status.code(), signal, stdout, stderr }
     }
 }
 
@@ -99,6 +103,15 @@ impl CommandOutput {
     #[track_caller]
     pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        self
+    }
+
+    /// Asserts that the signal `number` ended the command, and that standard error does not contain `panicked`; prints the
+    /// whole output on failure. Returns the same output.
+    #[track_caller]
+    pub fn ended_by(self, number: i32) -> CommandOutput {
+        assert_eq!(self.signal, Some(number), "{self:#?}");
         assert!(!self.stderr.contains("panicked"), "{self:#?}");
         self
     }

@@ -44,11 +44,12 @@ pub(crate) fn every_frame_of_every_clip_is_seen_and_the_output_is_the_same() -> 
 pub(crate) fn the_probes_of_older_kernels_see_the_same() -> Tested {
     needs_bpf()?;
     let file = clip("hevc-180p8-container.mkv");
+    // Not the count of probes: those of windows come with their mapping, and a short program may have ended by then.
     let seen = ["best", "events"].map(|probes| {
         let figures = trace_at("bpf", probes, &["ffmpeg", "-v", "error", "-i", &file, "-f", "null", "-"]);
         let row = &figures["rows"][0];
         let names: Vec<String> = stages(row).into_iter().map(str::to_owned).collect();
-        (row["frames"].as_u64(), names, figures["trace"]["probes"].clone())
+        (row["frames"].as_u64(), names)
     });
     assert_eq!(seen[0], seen[1]);
     assert_eq!(seen[0].0, Some(30));

@@ -37,8 +37,8 @@ pub(crate) struct Run {
 impl Run {
     /// Starts `command`. Without a terminal and input; signals to the test's process group do not reach it.
     pub(crate) fn start(command: &mut Command) -> Run {
-        // CI has SIGINT ignored.
-        framepath_os::process::signal_relay::restore_interrupt();
+        // CI has SIGINT and SIGQUIT ignored.
+        framepath_os::process::signal_relay::restore_keys();
         let mark = mark();
         let (name, value) = mark.split_once('=').unwrap();
         let command =

@@ -294,11 +294,13 @@ fn watch_stop(state: &CStr, parent: libc::pid_t) -> ! {
     }
 }
 
-/// Gives SIGINT its default action in this process and in those that it starts from now on. A background job of a shell without
-/// job control has it ignored.
-pub fn restore_interrupt() {
-    // SAFETY: the default action has no handler.
-    unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+/// Gives SIGINT and SIGQUIT their default action in this process and in those that it starts from now on. A background job of a
+/// shell without job control has both ignored.
+pub fn restore_keys() {
+    for number in [libc::SIGINT, libc::SIGQUIT] {
+        // SAFETY: the default action has no handler.
+        unsafe { libc::signal(number, libc::SIG_DFL) };
+    }
 }
 
 /// Ends this process by the signal `number`, as a command has ended: the parent sees the same. Leaves no core file. Returns if

@@ -16,8 +16,8 @@ fn play(scenario: &str, levels: &[&str]) -> Tested {
     needs_program("bash", "bash")?;
     let mut wrong = Vec::new();
     for level in levels {
-        // CI has SIGINT ignored.
-        framepath_os::process::signal_relay::restore_interrupt();
+        // CI has SIGINT and SIGQUIT ignored.
+        framepath_os::process::signal_relay::restore_keys();
         let mut command = Command::new("python3");
         command.arg(source("terminal.py")).arg(program()).args([level, scenario]);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
