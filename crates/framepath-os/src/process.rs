@@ -24,6 +24,8 @@ pub mod lack;
 #[cfg(not(loom))]
 pub mod lent_file;
 #[cfg(not(any(loom, miri)))]
+pub mod lent_library;
+#[cfg(not(any(loom, miri)))]
 pub mod owners;
 #[cfg(not(any(loom, miri)))]
 pub mod priority;

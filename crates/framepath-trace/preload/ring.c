@@ -90,10 +90,13 @@ __attribute__((constructor)) static void map_ring(void)
 	int file = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (file >= 0) {
 		struct stat status;
-		/* The seals exclude every other kind of file, and a SIGBUS for a page that is not there. */
+		/*
+		 * The seals exclude every other kind of file, and a SIGBUS for a page that is not there. The owner excludes a
+		 * file of another user's process that has got the number of the one that has ended.
+		 */
 		int seals = fcntl(file, F_GET_SEALS);
 		if (seals >= 0 && (seals & wanted) == wanted && fstat(file, &status) == 0 &&
-		    status.st_size == (off_t)sizeof(struct ring)) {
+		    status.st_uid == geteuid() && status.st_size == (off_t)sizeof(struct ring)) {
 			struct ring *mapped = map(file, sizeof(struct ring), MAP_SHARED);
 			process = map(-1, sizeof(*process), MAP_PRIVATE | MAP_ANONYMOUS);
 			if (mapped && mapped->magic == MAGIC && process &&

@@ -38,6 +38,12 @@ use crate::wait_object::WaitObjects;
 /// Greatest number of files that are named for each reason.
 const MOST_NOTES: usize = 256;
 
+/// Most records of each kind that a recording keeps, about an hour of video: later ones are lost.
+const MOST_RECORDS: usize = 4 << 20;
+
+/// Most mapped files that are remembered.
+const MOST_MAPPED: usize = 65_536;
+
 /// Time that a new process gets to execute a program, nanoseconds.
 const FORKED_NS: u64 = 5_000_000;
 
@@ -54,7 +60,7 @@ pub(crate) struct CallLog {
     wake_ups: Vec<WakeUp>,
     /// Files that were given to [`CallLog::attach`], by the numbers of the devices and inodes, with the process if the probes
     /// are in single ones.
-    mapped: HashSet<(u32, [u64; 3])>,
+    mapped: HashSet<(u32, [u64; 4])>,
     /// Processes that traced ones have started and that have executed no program yet: parent, child, and the time of the start,
     /// CLOCK_MONOTONIC nanoseconds.
     forked: Vec<(u32, u32, u64)>,
@@ -62,6 +68,8 @@ pub(crate) struct CallLog {
     late: Vec<LateProbes>,
     /// Why files got no probes.
     unprobed: Vec<String>,
+    /// Number of records beyond [`MOST_RECORDS`].
+    dropped: u64,
     /// Thread that existed before the recording, and its CPU clock then, nanoseconds.
     pub(crate) first_clock: Option<(i32, u64)>,
     /// Stages that are shown.
@@ -76,8 +84,8 @@ pub(crate) struct FileMapping {
     pub(crate) at_ns: u64,
     /// Addresses in the process.
     pub(crate) range: Range<u64>,
-    /// Numbers of the file's device and inode.
-    pub(crate) file: [u64; 3],
+    /// Numbers of the file's device and inode, and the inode's generation.
+    pub(crate) file: [u64; 4],
     /// Path of the file, as the process sees it.
     pub(crate) path: PathBuf,
 }
@@ -129,6 +137,14 @@ pub(crate) struct CallFindings {
     pub(crate) device_calls: usize,
     /// True if the ledgers tell the time behind a used CPU quota from preemptions.
     pub(crate) knows_quotas: bool,
+}
+
+/// Keeps a record, or counts it if there are too many: a hostile program can make any number.
+pub(crate) fn keep<T>(records: &mut Vec<T>, record: T, dropped: &mut u64) {
+    match records.len() < MOST_RECORDS {
+        true => records.push(record),
+        false => *dropped += 1,
+    }
 }
 
 impl CallLog {
@@ -196,6 +212,7 @@ impl CallLog {
             forked: Vec::new(),
             late: Vec::new(),
             unprobed: Vec::new(),
+            dropped: 0,
             first_clock: None,
             limits: StageLimits::default(),
         }
@@ -237,6 +254,9 @@ impl CallLog {
             // It has executed a program.
             self.forked.retain(|(_, child, _)| *child != process);
             let key = (if probes.scope() == ProbeScope::All { 0 } else { process }, mapping.file);
+            if self.mapped.len() >= MOST_MAPPED {
+                self.mapped.clear();
+            }
             if !self.mapped.insert(key) {
                 continue;
             }
@@ -302,7 +322,7 @@ impl CallLog {
     /// Takes the events that have come until now.
     pub(crate) fn read(&mut self) {
         self.adopt_forked();
-        let CallLog { source, names, calls, marks, devices, switches, wake_ups, objects, .. } = self;
+        let CallLog { source, names, calls, marks, devices, switches, wake_ups, objects, dropped, .. } = self;
         objects.look_again();
         let probes = match source {
             Source::Probes(probes) => probes,
@@ -325,25 +345,25 @@ impl CallLog {
         probes.drain(|event| match event {
             ProbeEvent::Call(event) => {
                 names.see(&event);
-                calls.push(event);
+                keep(calls, event, dropped);
             }
             ProbeEvent::Named { process, object, media, name } => names.set(process, object, media, &name),
             ProbeEvent::Filter { process, graph, filter, place, name } => {
                 names.set_filter(process, filter, &name, graph, place);
             }
-            ProbeEvent::Marked(mark) => marks.push(mark),
+            ProbeEvent::Marked(mark) => keep(marks, mark, dropped),
             ProbeEvent::Device(call) => {
                 call.file.minor.into_iter().for_each(|minor| names.see_device(minor));
-                devices.push(call);
+                keep(devices, call, dropped);
             }
             ProbeEvent::Switched(mut switch) => {
                 if let SwitchReason::Waits(call) = &mut switch.reason {
                     objects.resolve(switch.process, call);
                 }
-                switches.push(switch);
+                keep(switches, switch, dropped);
             }
             ProbeEvent::Woken { thread, by, at_ns, is_thaw } => {
-                wake_ups.push(WakeUp { at_ns, thread, by, is_thaw });
+                keep(wake_ups, WakeUp { at_ns, thread, by, is_thaw }, dropped);
             }
             ProbeEvent::Loaded => {}
         });
@@ -454,7 +474,7 @@ impl CallLog {
             ambiguous,
             unmatched,
             clocks: HashMap::new(),
-            lost,
+            lost: lost + self.dropped,
             probes,
             objects: self.objects.clone(),
             late: self.late.clone(),

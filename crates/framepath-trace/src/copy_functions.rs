@@ -10,16 +10,14 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::time::{Duration, Instant};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use framepath_os::process::regular_file::RegularFile;
+use object::ReadCache;
 
 use crate::elf_file::ElfFile;
 use crate::library::{MappedPart, mappings};
-
-/// Largest file that is read as a library, bytes.
-const LARGEST: u64 = 256 << 20;
 
 /// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
 /// kernels like to wait for.
@@ -35,6 +33,12 @@ const CALLERS: [&str; 4] = ["libav", "libsw", "libgst", "libc.so"];
 /// the address only behind the first call.
 const TRIES: u32 = 200;
 
+/// Time in which the functions of a process are looked for: a program can map any number of files.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same for all processes of a recording: a program can also start any number of processes.
+const WHOLE_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Length below which a function is the short begin of another one, which follows it in the file, bytes.
 const BEGIN_BYTES: u64 = 512;
 
@@ -42,6 +46,8 @@ const BEGIN_BYTES: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct CopyFunctions {
     processes: HashMap<i32, KnownFunctions>,
+    /// Time that the tries took for all processes.
+    spent: Duration,
 }
 
 /// Functions of one process.
@@ -50,6 +56,8 @@ struct KnownFunctions {
     /// Addresses of their instructions.
     ranges: Vec<Range<u64>>,
     tries: u32,
+    /// Time that the tries took.
+    spent: Duration,
 }
 
 impl CopyFunctions {
@@ -75,30 +83,35 @@ impl CopyFunctions {
 
     fn contains(&mut self, process: i32, address: u64) -> bool {
         let known = self.processes.entry(process).or_default();
-        if known.ranges.is_empty() && known.tries < TRIES {
+        let patience = PATIENCE.saturating_sub(known.spent).min(WHOLE_PATIENCE.saturating_sub(self.spent));
+        if known.ranges.is_empty() && known.tries < TRIES && !patience.is_zero() {
+            let begun = Instant::now();
             known.tries += 1;
             // Fails if the process has ended or its memory is another user's.
-            known.ranges = find(process.unsigned_abs()).unwrap_or_default();
+            known.ranges = find(process.unsigned_abs(), begun + patience).unwrap_or_default();
+            known.spent += begun.elapsed();
+            self.spent += begun.elapsed();
         }
         known.ranges.iter().any(|range| range.contains(&address))
     }
 }
 
-/// Finds the functions of a process. Empty if no library knows them yet.
-fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
+/// Finds the functions of a process. Empty if no library knows them yet. Looks at no further file behind `deadline`.
+fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
     let mappings = mappings(process)?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
-    let mut files: Vec<&MappedPart> = Vec::new();
-    for mapping in mappings.iter().filter(|mapping| mapping.is_code) {
-        if files.iter().all(|file| file.file.identity != mapping.file.identity) {
-            files.push(mapping);
-        }
-    }
+    let mut known = HashSet::new();
+    let is_new = |mapping: &&MappedPart| mapping.is_code && known.insert(mapping.file.identity);
+    let mut files: Vec<&MappedPart> = mappings.iter().filter(is_new).collect();
     let rank = |mapping: &MappedPart| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
     files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
     for caller in files {
-        let Ok(bytes) = read(&caller.file.path) else { continue };
-        let Ok(elf) = ElfFile::parse(&bytes) else { continue };
+        if Instant::now() > deadline {
+            break;
+        }
+        let Ok(file) = RegularFile::open(&caller.file.path) else { continue };
+        let content = ReadCache::new(file.file());
+        let Ok(elf) = ElfFile::parse(&content) else { continue };
         let Some(base) = base(&elf, caller) else { continue };
         let mut ranges = Vec::new();
         for slot in elf.slots(&NAMES) {
@@ -121,11 +134,6 @@ fn find(process: u32) -> io::Result<Vec<Range<u64>>> {
     Ok(Vec::new())
 }
 
-/// Returns the content of a program or library.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    RegularFile::open(path)?.read(LARGEST)
-}
-
 /// Returns what must be added to an address in the file for the address in the process.
 fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
     Some(mapping.range.start.wrapping_sub(elf.code_address(mapping.offset)?))
@@ -133,8 +141,9 @@ fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
 
 /// Returns the addresses of the function's instructions.
 fn extent(mapping: &MappedPart, function: u64) -> Option<Range<u64>> {
-    let bytes = read(&mapping.file.path).ok()?;
-    let elf = ElfFile::parse(&bytes).ok()?;
+    let file = RegularFile::open(&mapping.file.path).ok()?;
+    let content = ReadCache::new(file.file());
+    let elf = ElfFile::parse(&content).ok()?;
     let base = base(&elf, mapping)?;
     let first = elf.function_at(function.wrapping_sub(base))?;
     let mut end = first.end;
@@ -156,7 +165,7 @@ mod tests {
     /// The functions of this process are those that the loader finds, and copying runs inside them.
     #[test]
     fn the_functions_of_a_process_are_found() {
-        let ranges = find(std::process::id()).unwrap();
+        let ranges = find(std::process::id(), Instant::now() + PATIENCE).unwrap();
         // The loader has put the address of the chosen function into this program.
         for (name, address) in
             [("memcpy", libc::memcpy as *const () as u64), ("memmove", libc::memmove as *const () as u64)]
@@ -174,7 +183,7 @@ mod tests {
             kind: ThreadEventKind::Sampled { address },
         };
         assert!(functions.is_wanted(&sample(ranges[0].start)));
-        assert!(!functions.is_wanted(&sample(find as fn(u32) -> _ as usize as u64)));
+        assert!(!functions.is_wanted(&sample(find as fn(u32, Instant) -> _ as usize as u64)));
         assert_eq!(functions.known(), HashSet::from([process]));
         let kind = ThreadEventKind::Named { name: String::new(), is_exec: true };
         assert!(functions.is_wanted(&ThreadEvent { process, thread: 1, at_ns: 2, kind }));

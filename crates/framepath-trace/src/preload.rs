@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::process::Command;
 
 use framepath_os::measure::call_ring::{CallRecord, CallRing};
-use framepath_os::process::lent_file::LentFile;
+use framepath_os::process::lent_library::LentLibrary;
 use framepath_os::time::now_ns;
 
 use crate::calls::{Call, CallEvent, NO_PTS, Phase};
@@ -48,7 +48,7 @@ const MOST_INCOMPLETE: usize = 1024;
 /// Library for a command, and the ring in which it writes.
 #[derive(Debug)]
 pub(crate) struct Preload {
-    library: LentFile,
+    library: LentLibrary,
     ring: CallRing,
     parser: Parser,
     /// True if the programs have ended.
@@ -85,9 +85,9 @@ impl Preload {
     /// Makes the library and the ring. The recording begins at `start_ns`.
     ///
     /// # Errors
-    /// As [`LentFile::with_content`] and [`CallRing::new`].
+    /// As [`LentLibrary::new`] and [`CallRing::new`].
     pub(crate) fn new(start_ns: u64) -> io::Result<Preload> {
-        let library = LentFile::with_content("framepath-preload", LIBRARY)?;
+        let library = LentLibrary::new(LIBRARY)?;
         Ok(Preload { library, ring: CallRing::new()?, parser: Parser::new(start_ns), is_over: false })
     }
 

@@ -45,6 +45,8 @@ const MOST_LINKS: usize = 4096;
 
 /// Greatest number of static programs that are named.
 const MOST_UNPROBED: usize = 16;
+/// Most files without functions to probe that are remembered.
+const MOST_PLAIN: usize = 65_536;
 
 /// Provider of the static probes of framepath_frame.h.
 const PROVIDER: &str = "framepath";
@@ -85,8 +87,9 @@ pub(crate) struct Probes {
     attached: HashSet<(Option<u32>, (u64, u64))>,
     /// Files with functions to probe, by their identities, which are theirs as long as they are open.
     files: HashMap<(u64, u64), Rc<ProbedFile>>,
-    /// Identities of files without such functions.
-    plain: HashSet<(u64, u64)>,
+    /// Files without such functions: identity, time of the change, and name. They are closed, so that a new file can get the
+    /// identity, and the functions that are looked for depend on the name.
+    plain: HashSet<((u64, u64), i128, String)>,
     /// Files of each process, if the probes are in single processes.
     of_process: HashMap<u32, Vec<Rc<ProbedFile>>>,
     /// Probes in files, for a process or for all.
@@ -277,16 +280,23 @@ impl Probes {
         // From here on, the file is the one that is open: a hostile program can change what its path means.
         let opened = RegularFile::open(&file.path)?;
         let identity = opened.identity();
+        let version = (identity, opened.changed_ns(), file.name.clone());
         let found = match self.files.get(&identity) {
             Some(found) => found.clone(),
-            None if self.plain.contains(&identity) => return Ok(false),
+            None if self.plain.contains(&version) => return Ok(false),
             None => {
                 let found = Rc::new(probed(opened, &file.name));
+                self.check_room_for(&found)?;
                 if found.is_static && found.probed.is_empty() && self.unprobed.len() < MOST_UNPROBED {
                     self.unprobed.push(file.name.clone());
                 }
                 match found.probed.is_empty() {
-                    true => _ = self.plain.insert(identity),
+                    true => {
+                        if self.plain.len() >= MOST_PLAIN {
+                            self.plain.clear();
+                        }
+                        self.plain.insert(version);
+                    }
                     false => _ = self.files.insert(identity, found.clone()),
                 }
                 found
@@ -300,15 +310,15 @@ impl Probes {
         // A probe of a loader is hit only where libraries are loaded.
         let is_loader = matches!(found.probed.first(), Some(Probed::Loader(..)));
         let scope = Some(process).filter(|_| self.scope == ProbeScope::Process && !is_loader);
-        if found.probed.is_empty() || !self.attached.insert((scope, found.file.identity())) {
+        let key = (scope, found.file.identity());
+        if found.probed.is_empty() || self.attached.contains(&key) {
             return Ok(false);
         }
-        if self.links.len() + 2 * found.probed.len() > MOST_LINKS {
-            return Err(io::Error::other(format!("more than {MOST_LINKS} probes")));
-        }
+        self.check_room_for(found)?;
         let places: Vec<FunctionPlace<'_>> =
             found.probed.iter().flat_map(|probed| self.places(*probed)).collect();
         let links = attach_to_functions(&found.file.path(), &places, scope)?;
+        self.attached.insert(key);
         self.links.extend(links.into_iter().map(|link| (scope, link)));
         for probed in &found.probed {
             if let Probed::Call(_, _, site) = probed {
@@ -320,6 +330,17 @@ impl Probes {
             self.of_process.entry(process).or_default().push(found.clone());
         }
         Ok(true)
+    }
+
+    /// Checks that a file's probes are not too many.
+    ///
+    /// # Errors
+    /// They are.
+    fn check_room_for(&self, found: &ProbedFile) -> io::Result<()> {
+        match self.links.len() + 2 * found.probed.len() > MOST_LINKS {
+            true => Err(io::Error::other(format!("more than {MOST_LINKS} probes"))),
+            false => Ok(()),
+        }
     }
 
     /// Attaches the probes of `parent` for `child`, which it has started and which goes on in the same program.

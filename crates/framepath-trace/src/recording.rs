@@ -21,7 +21,7 @@ use framepath_os::process::signal_relay::{KeptSignals, SignalRelay};
 use framepath_os::time::now_ns;
 use serde::Serialize;
 
-use crate::call_log::{CallLog, FileMapping};
+use crate::call_log::{CallLog, FileMapping, keep};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
 use crate::preload::Preload;
@@ -86,6 +86,8 @@ pub(crate) struct EventLog {
     pub(crate) copies: CopyFunctions,
     /// All events so far, without samples elsewhere, if the calls of the libraries are recorded, too.
     pub(crate) all: Option<Vec<ThreadEvent>>,
+    /// Number of events that were too many to be kept.
+    dropped: u64,
 }
 
 /// Extent of a recording.
@@ -130,8 +132,8 @@ impl Recording {
     /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
     ///
     /// [`TraceLevel::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
-    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends. The
-    /// library does not reach static programs, calls by addresses from dlsym(3), and programs that run as another user
+    /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends; for root,
+    /// the library is a file in a folder of root's. The library does not reach static programs, calls by addresses from dlsym(3), and programs that run as another user
     /// than this process.
     ///
     /// # Errors
@@ -306,7 +308,17 @@ impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
         let (waiting, mapped, ended, forked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let copies = CopyFunctions::default();
-        EventLog { events, times, waiting, mapped, ended, forked, copies, all: keeps_all.then(Vec::new) }
+        EventLog {
+            events,
+            times,
+            waiting,
+            mapped,
+            ended,
+            forked,
+            copies,
+            all: keeps_all.then(Vec::new),
+            dropped: 0,
+        }
     }
 
     /// Gives the news of processes to `calls`.
@@ -348,7 +360,7 @@ impl EventLog {
             self.times.record(&event);
             if let Some(all) = &mut self.all {
                 if self.copies.is_wanted(&event) {
-                    all.push(event);
+                    keep(all, event, &mut self.dropped);
                 }
             }
         }
@@ -366,7 +378,7 @@ impl EventLog {
     fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>, HashSet<i32>) {
         self.read_all();
         let (rows, lost) = self.times.finish(end_ns);
-        (rows, lost, self.all.unwrap_or_default(), self.copies.known())
+        (rows, lost + self.dropped, self.all.unwrap_or_default(), self.copies.known())
     }
 }
 

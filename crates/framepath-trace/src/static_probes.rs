@@ -7,12 +7,12 @@
 use std::io;
 
 use framepath_os::process::regular_file::RegularFile;
-use object::elf::{PT_LOAD, SHT_NOTE};
+use object::elf::SHT_NOTE;
 use object::read::ReadCache;
-use object::read::elf::{ProgramHeader, SectionHeader};
+use object::read::elf::SectionHeader;
 use object::{Endian, Endianness};
 
-use crate::library::BoundedElf;
+use crate::elf_file::ElfFile;
 
 /// Most probes of a file.
 const MOST: usize = 64;
@@ -36,8 +36,8 @@ pub(crate) struct StaticProbe {
 /// The file cannot be read, or it is not an ELF file for this computer.
 pub(crate) fn static_probes(file: &RegularFile, provider: &str) -> io::Result<Vec<StaticProbe>> {
     let file = ReadCache::new(file.file());
-    let elf = BoundedElf::parse(&file)?;
-    let (endian, sections, segments) = (elf.endian, &elf.sections, elf.segments);
+    let elf = ElfFile::parse(&file)?;
+    let (endian, sections) = (elf.endian, &elf.sections);
     let Some((_, notes)) = sections.section_by_name(endian, b".note.stapsdt") else { return Ok(Vec::new()) };
     if notes.sh_type(endian) != SHT_NOTE {
         return Ok(Vec::new());
@@ -52,13 +52,7 @@ pub(crate) fn static_probes(file: &RegularFile, provider: &str) -> io::Result<Ve
         }
         // A tool that has moved the file's sections has not changed the notes.
         let address = note.address.wrapping_add(base.map_or(0, |base| base.wrapping_sub(note.base)));
-        let segment = segments.iter().find(|segment| {
-            let start = segment.p_vaddr(endian);
-            let inside = start..start.saturating_add(segment.p_filesz(endian));
-            segment.p_type(endian) == PT_LOAD && inside.contains(&address)
-        });
-        if let Some(segment) = segment {
-            let offset = (address - segment.p_vaddr(endian)).wrapping_add(segment.p_offset(endian));
+        if let Some((offset, _)) = elf.offset(address) {
             let probe = StaticProbe { name: String::from_utf8_lossy(note.name).into_owned(), offset };
             if probes.len() < MOST && !probes.contains(&probe) {
                 probes.push(probe);

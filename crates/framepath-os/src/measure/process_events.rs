@@ -76,8 +76,9 @@ pub enum ThreadEventKind {
     Mapped {
         /// Addresses of the part in the process.
         range: Range<u64>,
-        /// Numbers of the file's device (major and minor) and inode.
-        file: [u64; 3],
+        /// Numbers of the file's device (major and minor) and inode, and the inode's generation: a new file with the inode of a
+        /// removed one has another.
+        file: [u64; 4],
         /// Path of the file, as the process sees it. It may have been renamed or removed since.
         path: PathBuf,
     },
@@ -230,12 +231,12 @@ fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
         perf::PERF_RECORD_MMAP2 => {
             // Process and thread, address, length, offset, numbers of the device, inode, its generation, protection, path.
             let words: Vec<u64> = record.body().collect();
-            let [_, address, length, _, device, inode, _, _] = *words.first_chunk()?;
+            let [_, address, length, _, device, inode, generation, _] = *words.first_chunk()?;
             let path = words[8..].iter().flat_map(|word| word.to_ne_bytes());
             let path: Vec<u8> = path.take_while(|byte| *byte != 0).collect();
             event(ThreadEventKind::Mapped {
                 range: address..address.checked_add(length)?,
-                file: [device & 0xffff_ffff, device >> 32, inode],
+                file: [device & 0xffff_ffff, device >> 32, inode, generation],
                 path: OsString::from_vec(path).into(),
             })
         }

@@ -2,7 +2,7 @@
 //! Regular file behind a path that another process controls: opened once, and never something else than a file.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 pub struct RegularFile {
     file: File,
     identity: (u64, u64),
-    bytes: u64,
+    changed_ns: i128,
 }
 
 impl RegularFile {
@@ -31,7 +31,8 @@ impl RegularFile {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = File::from(openat(CWD, descriptor_path(place.as_raw_fd()), flags, Mode::empty())?);
         let data = file.metadata()?;
-        Ok(RegularFile { identity: (data.dev(), data.ino()), bytes: data.len(), file })
+        let changed_ns = i128::from(data.ctime()) * 1_000_000_000 + i128::from(data.ctime_nsec());
+        Ok(RegularFile { identity: (data.dev(), data.ino()), changed_ns, file })
     }
 
     /// Returns the open file. Its position may be anywhere.
@@ -49,21 +50,10 @@ impl RegularFile {
         self.identity
     }
 
-    /// Returns the whole content.
-    ///
-    /// # Errors
-    /// `FileTooLarge` if it has more than `most` bytes. A system call failed.
-    pub fn read(&self, most: u64) -> io::Result<Vec<u8>> {
-        if self.bytes > most {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        // It may have grown since.
-        let mut bytes = Vec::new();
-        File::open(self.path())?.take(most + 1).read_to_end(&mut bytes)?;
-        match bytes.len() as u64 > most {
-            true => Err(io::ErrorKind::FileTooLarge.into()),
-            false => Ok(bytes),
-        }
+    /// Returns the time of the last change of the file or of its inode, nanoseconds since 1970: a new file that has got the
+    /// numbers of a removed one has another.
+    pub fn changed_ns(&self) -> i128 {
+        self.changed_ns
     }
 }
 
@@ -87,9 +77,10 @@ mod tests {
         let file = RegularFile::open(&name).unwrap();
         fs::rename(&name, folder.join("other")).unwrap();
         fs::write(&name, b"second").unwrap();
-        assert_eq!(file.read(5).unwrap(), b"first");
-        assert_eq!(file.read(4).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
-        assert_ne!(file.identity(), RegularFile::open(&name).unwrap().identity());
+        assert_eq!(fs::read(file.path()).unwrap(), b"first");
+        let other = RegularFile::open(&name).unwrap();
+        assert_ne!(file.identity(), other.identity());
+        assert!(other.changed_ns() >= file.changed_ns() && file.changed_ns() > 0);
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         for path in [&fifo, Path::new("/dev/null"), &folder] {
             assert_eq!(RegularFile::open(path).unwrap_err().kind(), io::ErrorKind::InvalidInput, "{path:?}");

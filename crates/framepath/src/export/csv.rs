@@ -7,6 +7,7 @@
 use std::io::{self, Write};
 
 use framepath_model::ledger::{Row, flag};
+use framepath_model::shown::shown;
 
 use crate::report::Report;
 
@@ -64,7 +65,8 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
         row.seq,
         row.hop,
         quoted(report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text)),
-        quoted(report.threads.get(usize::from(row.thread)).map_or("", |t| t)),
+        // A traced program chooses its threads' names.
+        quoted(&shown(report.threads.get(usize::from(row.thread)).map_or("", |t| t))),
         row.birth_ns,
         row.enter_ns,
         row.leave_ns,

@@ -177,7 +177,7 @@ fn starters() -> Vec<Case> {
     vec![
         facts("facts"),
         facts("facts, in the background").within(r#"run "$@" & wait $!"#),
-        facts("facts, ignored signals").within(r#"trap '' HUP INT QUIT TERM TSTP USR1; run "$@""#),
+        facts("facts, ignored signals").within(r#"trap '' HUP INT QUIT TERM TSTP USR1 PIPE; run "$@""#),
         facts("facts, one more descriptor").within(r#"run "$@" 7<starter"#),
         facts("facts, other limits")
             .within(r#"ulimit -S -n 1000; ulimit -S -s 4096; umask 027; run nice -n 3 "$@""#),
