@@ -106,13 +106,18 @@ impl ObjectNames {
         let Ok(memory) = File::open(format!("/proc/{}/mem", event.process)) else { return };
         let memory = Memory(memory);
         let named = match event.call {
-            Call::OpenCodec | Call::SendPacket | Call::SendFrame => memory.codec(event.object),
+            // A program that runs already may be seen first when it takes something out.
+            Call::OpenCodec
+            | Call::SendPacket
+            | Call::SendFrame
+            | Call::ReceiveFrame
+            | Call::ReceivePacket => memory.codec(event.object),
             // The AVInputFormat and the AVOutputFormat of an AVFormatContext; both begin with their names.
             Call::OpenInput | Call::ReadPacket => memory.name_at(event.object.wrapping_add(8)).map(other),
             Call::OpenOutput | Call::WritePacket => memory.name_at(event.object.wrapping_add(16)).map(other),
             Call::OpenGraph => return self.read_graph(event.process, event.object, &memory),
             // The AVFilterGraph of an AVFilterContext.
-            Call::FilterInput => {
+            Call::FilterInput | Call::FilterOutput => {
                 let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
                 return self.read_graph(event.process, graph, &memory);
             }
@@ -122,10 +127,8 @@ impl ObjectNames {
                 }
                 None
             }
+            // The context may be one of a decoder's thread.
             Call::GetBuffer
-            | Call::ReceiveFrame
-            | Call::FilterOutput
-            | Call::ReceivePacket
             | Call::ClockWait
             | Call::Upload
             | Call::Present
@@ -318,6 +321,13 @@ mod tests {
         read(&mut names, Call::OpenCodec, address(&context));
         let wanted = Named { name: "h264".to_owned(), media: Media::Video };
         assert_eq!(names.of(process, address(&context)), Some(&wanted));
+
+        // A decoder of a running program whose first call takes a frame out.
+        let running = [0, 0, address(&codec)];
+        let (call, phase, data, pts) = (Call::ReceiveFrame, Phase::Enter, 0, NO_PTS);
+        let object = address(&running);
+        names.see(&CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 });
+        assert_eq!(names.of(process, object), Some(&wanted));
 
         let kinds = [c"buffer", c"scale", c"eq"].map(|name| [name.as_ptr() as u64]);
         let filters: Vec<[u64; 2]> = kinds.iter().map(|kind| [0, address(kind)]).collect();
