@@ -30,7 +30,7 @@ use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
-use crate::spans::spans;
+use crate::spans::{frame_copies, spans};
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
 use crate::wait_object::WaitObjects;
@@ -445,7 +445,7 @@ impl CallLog {
             let (pads, unmatched) = pad_ledgers(&facts);
             match pads.is_empty() {
                 true => {
-                    let found = identify(&spans, &self.names);
+                    let found = identify(&spans, &frame_copies(&self.calls), &self.names);
                     (ledgers(&found, &facts), found.ambiguous, found.unmatched)
                 }
                 false => (pads, 0, unmatched),
@@ -578,7 +578,7 @@ mod tests {
             calls.sort_by_key(|event| event.at_ns);
             let spans = spans(&calls);
             let timelines = timelines(&[], &[], &WaitObjects::default(), &[], u64::MAX);
-            let found = identify(&spans, &names);
+            let found = identify(&spans, &[], &names);
             let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
             let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
             assert!(frames <= calls.len() as u64);

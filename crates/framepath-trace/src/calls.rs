@@ -50,6 +50,8 @@ pub enum Call {
     Attach,
     /// `wl_surface.commit`.
     Commit,
+    /// `av_frame_copy_props(AVFrame *, const AVFrame *)`: the first frame is made from the second one. Only its begin is recorded.
+    CopyProperties,
     /// Time in which a thread has a frame that the program names itself.
     Mark,
 }
@@ -63,6 +65,11 @@ impl Call {
     /// Returns true for a function that is called again inside its own calls with other objects.
     pub fn is_nested(self) -> bool {
         self == Call::PadPush
+    }
+
+    /// Returns false for a function of which only the begin is recorded.
+    pub fn has_return(self) -> bool {
+        self != Call::CopyProperties
     }
 
     /// Returns the function as one of whose implementations this one counts: a call of it inside another one is left out.
@@ -93,6 +100,8 @@ pub enum CallItem {
     Packet,
     /// An `AVFrame`.
     Frame,
+    /// Two of them: the object is the address of the first one's bytes.
+    FramePair,
     /// A `GstBuffer`; its address stands for that of its bytes.
     Buffer,
     /// A `GstBufferList`; its first buffer stands for all of them.
@@ -163,7 +172,7 @@ impl CallItem {
     pub fn data_offset(self) -> Option<i32> {
         match self {
             CallItem::Packet => Some(24),
-            CallItem::Frame => Some(0),
+            CallItem::Frame | CallItem::FramePair => Some(0),
             CallItem::Buffer | CallItem::BufferList | CallItem::Value | CallItem::None => None,
         }
     }
@@ -172,7 +181,7 @@ impl CallItem {
     pub fn pts_offset(self) -> Option<i32> {
         match self {
             CallItem::Packet => Some(8),
-            CallItem::Frame => Some(136),
+            CallItem::Frame | CallItem::FramePair => Some(136),
             CallItem::Buffer | CallItem::BufferList => Some(72),
             CallItem::Value | CallItem::None => None,
         }
@@ -208,7 +217,7 @@ const fn request(symbol: &'static str) -> CallSite {
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 37] = [
+pub const CALL_SITES: [CallSite; 38] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -224,6 +233,7 @@ pub const CALL_SITES: [CallSite; 37] = [
     site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", CallItem::Packet, Phase::Leave),
     site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", CallItem::Packet, Phase::Enter),
     site(Call::WritePacket, "libavformat", "av_write_frame", CallItem::Packet, Phase::Enter),
+    site(Call::CopyProperties, "libavutil", "av_frame_copy_props", CallItem::FramePair, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push_list", CallItem::BufferList, Phase::Enter),
     site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),

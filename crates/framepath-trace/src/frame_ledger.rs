@@ -147,15 +147,7 @@ struct Stream<'a> {
 
 impl Stream<'_> {
     fn ledger(&self) -> StreamLedger {
-        let uses = |stage: usize| self.frames.iter().filter(|frame| self.has(frame, stage)).count();
-        let most = (0..STAGES.len()).map(uses).max().unwrap_or(0);
-        // A stage that few frames reach is none of the stream's: packets of the end, a first try.
-        let is_used = |stage: &usize| 2 * uses(*stage) > most;
-        // A player shows its frames, however many it drops.
-        let is_player = !(3..5).any(|stage| is_used(&stage));
-        let stages: Vec<usize> = (0..STAGES.len())
-            .filter(|stage| is_used(stage) || *stage == 5 && is_player && uses(5) > 0)
-            .collect();
+        let stages = self.stages();
         let mut ledger = StreamLedger {
             process: self.frames.first().map_or(0, |frame| frame.decoder.0),
             from: stages.first().map_or("", |stage| STAGES[*stage]).to_owned(),
@@ -177,6 +169,17 @@ impl Stream<'_> {
         }
         complete(&mut ledger, self.facts);
         ledger
+    }
+
+    /// Returns the stages of the way: those that most of the frames have passed that got to its end. Few may: a filter can drop
+    /// most of them.
+    fn stages(&self) -> Vec<usize> {
+        let uses = |stage: usize| self.frames.iter().filter(|frame| self.has(frame, stage)).count();
+        let end = (0..STAGES.len()).rev().find(|stage| uses(*stage) > 0).unwrap_or(0);
+        let whole: Vec<&&TracedFrame> = self.frames.iter().filter(|frame| self.has(frame, end)).collect();
+        let has_most =
+            |stage: &usize| 2 * whole.iter().filter(|frame| self.has(frame, *stage)).count() > whole.len();
+        (0..=end).filter(has_most).collect()
     }
 
     /// True if the frame has passed the stage.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames in the calls of FFmpeg's libraries: which call had which frame.
 //!
-//! A packet is known by the address of its bytes from the demuxer to the decoder and from the encoder to the muxer,
-//! a frame by the address of its first plane from the decoder to the filters and from them to the encoder, and by its
-//! presentation time inside decoders, filters and encoders. What cannot be told apart is counted and never guessed.
+//! A frame is followed by its descent. A packet is known by the address of its bytes from the demuxer to the decoder and from
+//! the encoder to the muxer, a frame by the address of its first plane from the decoder to the filters and from them to the
+//! encoder. Inside a graph of filters, a frame has the bytes of the one that was put in, or a filter has made it from another
+//! one (`av_frame_copy_props`). A codec keeps the time of each frame or packet. Only where no such edge is seen, as behind
+//! filters that draw a new picture, times decide, and then order. What cannot be told apart is counted and never guessed.
+//!
+//! A picture can have several parents: the inputs of `overlay` and its relatives. It then is a picture of each of them.
 //!
 //! A frame is shown by the first call that shows the texture into which its bytes were put; without such textures, by the
 //! call that [`crate::shown_order`] finds.
@@ -13,10 +17,12 @@
 
 use std::collections::HashMap;
 
+use serde::Serialize;
+
 use crate::calls::{Call, NO_PTS};
 use crate::names::{Media, ObjectNames};
 use crate::shown_order::{Unmatched, show_in_order};
-use crate::spans::CallSpan;
+use crate::spans::{CallSpan, FrameCopy};
 
 /// One video frame on one way, from its packet on. Each call is an index in the list of spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,15 +53,56 @@ pub(crate) struct Identified {
     pub(crate) frames: Vec<TracedFrame>,
     /// Number of outputs of decoders, filters and encoders that belong to no frame or to several.
     pub(crate) ambiguous: u64,
+    /// Numbers of the links between calls, by the rule that made them.
+    pub(crate) links: LinkCounts,
     /// Pictures that are not matched to frames.
     pub(crate) unmatched: Vec<Unmatched>,
 }
+
+/// Numbers of links between the calls of frames, by the rule that made them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LinkCounts {
+    /// The same bytes, a copy that the library has seen made, or the time that a codec keeps.
+    pub descent: u64,
+    /// The presentation time alone.
+    pub time: u64,
+    /// The order: there was only one frame that it could be.
+    pub order: u64,
+}
+
+/// Filters that make one picture from those of all their inputs: with each frame of the first input, the newest ones of the
+/// others (libavfilter's framesync).
+const JOINING: [&str; 22] = [
+    "overlay",
+    "hstack",
+    "vstack",
+    "xstack",
+    "blend",
+    "alphamerge",
+    "maskedmerge",
+    "mergeplanes",
+    "paletteuse",
+    "premultiply",
+    "unpremultiply",
+    "displace",
+    "lut2",
+    "psnr",
+    "ssim",
+    "libvmaf",
+    "xfade",
+    "mix",
+    "midequalizer",
+    "threshold",
+    "guided",
+    "identity",
+];
 
 /// Greatest number of frames that wait in one decoder, graph or encoder; older ones have been dropped inside.
 const WAITING: usize = 1024;
 
 /// Finds the frames in `spans`, which are in the order of their begins.
-pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
+/// `copies` are the frames that were made from others, in the order of their times.
+pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectNames) -> Identified {
     let mut state = Identification {
         spans,
         names,
@@ -65,7 +112,9 @@ pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
         decoding: HashMap::new(),
         packet: HashMap::new(),
         inside: HashMap::new(),
+        encoding: HashMap::new(),
         graphs: HashMap::new(),
+        origins: HashMap::new(),
         sinks: HashMap::new(),
         textures: HashMap::new(),
         writes: HashMap::new(),
@@ -79,7 +128,11 @@ pub(crate) fn identify(spans: &[CallSpan], names: &ObjectNames) -> Identified {
         moments.push((if at_begin { span.enter_ns } else { span.leave_ns }, index));
     }
     moments.sort_unstable();
-    for (_, index) in moments {
+    let mut copies = copies.iter().peekable();
+    for (at_ns, index) in moments {
+        while let Some(copy) = copies.next_if(|copy| copy.at_ns <= at_ns) {
+            state.copy(copy);
+        }
         state.step(index);
     }
     show_in_order(&mut state.found, spans);
@@ -92,16 +145,20 @@ struct Identification<'a> {
     found: Identified,
     /// Read call of each packet, by process and address of its bytes.
     read: HashMap<(i32, u64), usize>,
-    /// Frames of each address of a first plane: all of one decoded frame.
-    holders: HashMap<(i32, u64), Vec<Holder>>,
+    /// Pictures of each address of a first plane: all of one decoded frame.
+    holders: HashMap<(i32, u64), Vec<Picture>>,
     /// Frame of each buffer that a thread decodes into.
     decoding: HashMap<(i32, u64), usize>,
-    /// Frame of each encoded packet, by the address of its bytes.
-    packet: HashMap<(i32, u64), usize>,
-    /// Frames inside a decoder or encoder, with their times there.
+    /// Frames of each encoded packet, by the address of its bytes.
+    packet: HashMap<(i32, u64), Vec<usize>>,
+    /// Frames inside a decoder, with their times there.
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
+    /// Frames inside an encoder, with their times there.
+    encoding: HashMap<(i32, u64), Vec<(i64, Vec<usize>)>>,
     /// Frames that were put into a graph.
     graphs: HashMap<(i32, u64), Vec<Passing>>,
+    /// Input of a graph from which the bytes at an address come.
+    origins: HashMap<(i32, u64), Passing>,
     /// End of a graph from which each encoder has got its last frame.
     sinks: HashMap<(i32, u64), Option<u64>>,
     /// Frame of each texture that was not shown yet, by the thread and the texture, with the call that put it there.
@@ -110,19 +167,25 @@ struct Identification<'a> {
     writes: HashMap<i32, usize>,
 }
 
-/// Frame with its bytes at one address.
-#[derive(Clone, Copy, Debug)]
-struct Holder {
-    frame: usize,
-    /// False for a frame as the decoder returned it.
+/// Picture with its bytes at one address.
+#[derive(Clone, Debug)]
+struct Picture {
+    /// Frames that it shows: several if it was made from several.
+    frames: Vec<usize>,
+    /// False for a picture as the decoder returned it.
     is_filtered: bool,
+    /// Encoders that have got it.
+    encoders: Vec<u64>,
 }
 
-/// Frame that was put into a graph.
-#[derive(Debug)]
+/// Picture that was put into a graph.
+#[derive(Clone, Debug)]
 struct Passing {
+    /// Call that put it there, and its first argument: an input of the graph.
+    call: usize,
+    input: u64,
     pts: i64,
-    frame: usize,
+    frames: Vec<usize>,
     /// Ends of the graph that have returned it.
     sinks: Vec<u64>,
 }
@@ -140,6 +203,7 @@ impl Identification<'_> {
             // Refused with EAGAIN, a packet or frame is sent again.
             Call::SendPacket if has_item && self.is_video(&span) => {
                 let read = self.read.get(&of_process(span.data)).copied();
+                self.found.links.descent += u64::from(read.is_some());
                 let frame = TracedFrame { decoder: object, read, send: index, ..TracedFrame::default() };
                 self.found.frames.push(frame);
                 self.enter(object, span.pts, self.found.frames.len() - 1);
@@ -148,22 +212,26 @@ impl Identification<'_> {
             Call::ReceiveFrame if has_item && self.inside.contains_key(&object) => {
                 if let Some(frame) = self.decoded(&span) {
                     self.found.frames[frame].receive = Some(index);
-                    self.holders.insert(of_process(span.data), vec![Holder { frame, is_filtered: false }]);
+                    self.origins.remove(&of_process(span.data));
+                    let picture = Picture { frames: vec![frame], is_filtered: false, encoders: Vec::new() };
+                    self.holders.insert(of_process(span.data), vec![picture]);
                 }
             }
             Call::FilterInput if has_item => self.filter(index, &span),
             Call::FilterOutput if has_item => self.filtered(index, &span),
             Call::SendFrame if has_item => self.encode(index, &span),
-            Call::ReceivePacket if has_item && self.inside.contains_key(&object) => {
-                if let Some(frame) = self.leave(object, span.pts) {
-                    if let Some((_, output)) = &mut self.found.frames[frame].encode {
+            Call::ReceivePacket if has_item && self.encoding.contains_key(&object) => {
+                let frames = self.encoded(object, span.pts);
+                for frame in &frames {
+                    if let Some((_, output)) = &mut self.found.frames[*frame].encode {
                         *output = Some(index);
                     }
-                    self.packet.insert(of_process(span.data), frame);
                 }
+                self.packet.insert(of_process(span.data), frames);
             }
             Call::WritePacket if has_item => {
-                if let Some(frame) = self.packet.remove(&of_process(span.data)) {
+                for frame in self.packet.remove(&of_process(span.data)).unwrap_or_default() {
+                    self.found.links.descent += 1;
                     self.found.frames[frame].write = Some(index);
                     self.writes.insert(span.thread, frame);
                 }
@@ -200,14 +268,14 @@ impl Identification<'_> {
 
     /// Returns the frame whose bytes a call gets that shows them; `None` if there is none, or if there are several.
     fn holder(&mut self, span: &CallSpan) -> Option<usize> {
-        let holders = self.holders.get(&(span.process, span.data))?;
-        let has_filtered = holders.iter().any(|holder| holder.is_filtered);
-        let mut fitting = holders.iter().filter(|holder| holder.is_filtered == has_filtered);
+        let pictures = self.holders.get(&(span.process, span.data))?;
+        let has_filtered = pictures.iter().any(|picture| picture.is_filtered);
+        let mut fitting = pictures.iter().filter(|picture| picture.is_filtered == has_filtered);
         let found = fitting.next().filter(|_| fitting.next().is_none());
         if found.is_none() {
             self.found.ambiguous += 1;
         }
-        found.map(|holder| holder.frame)
+        found?.frames.first().copied()
     }
 
     /// Returns the index of a new frame that goes another way than `frame` from the next call on, at its encoder at the latest.
@@ -218,98 +286,205 @@ impl Identification<'_> {
         self.found.frames.len() - 1
     }
 
-    /// Notes that a frame is put into a graph.
+    /// Notes that a picture is put into a graph.
     fn filter(&mut self, index: usize, span: &CallSpan) {
-        let Some(holders) = self.holders.get(&(span.process, span.data)) else { return };
+        let bytes = (span.process, span.data);
+        let Some(pictures) = self.holders.get(&bytes) else { return };
         let graph = self.graph(span);
-        let (Some(mut holder), Some(last)) = (holders.first().copied(), holders.last().copied()) else {
-            return;
-        };
-        let before = &self.found.frames[holder.frame];
-        let other_graph = before.filter.is_some_and(|(input, _)| self.graph(&self.spans[input]) != graph);
-        if holder.is_filtered {
-            // One graph behind the other.
-            holder = last;
-        } else if other_graph || before.encode.is_some() {
-            holder.frame = self.another_way(holder.frame);
+        let (Some(first), Some(last)) = (pictures.first(), pictures.last()) else { return };
+        // One graph may be behind the other.
+        let picture = if first.is_filtered { last.clone() } else { first.clone() };
+        let mut frames = picture.frames;
+        for frame in &mut frames {
+            let before = &self.found.frames[*frame];
+            let other_graph = before.filter.is_some_and(|(input, _)| self.graph(&self.spans[input]) != graph);
+            if !picture.is_filtered && (other_graph || before.encode.is_some()) {
+                *frame = self.another_way(*frame);
+            }
+            self.found.links.descent += 1;
+            self.found.frames[*frame].filter = Some((index, None));
         }
-        self.found.frames[holder.frame].filter = Some((index, None));
-        let passing = self.graphs.entry(graph).or_default();
-        passing.push(Passing { pts: span.pts, frame: holder.frame, sinks: Vec::new() });
-        if passing.len() > WAITING {
-            passing.remove(0);
+        let passing = Passing { call: index, input: span.object, pts: span.pts, frames, sinks: Vec::new() };
+        self.origins.insert(bytes, passing.clone());
+        let inside = self.graphs.entry(graph).or_default();
+        inside.push(passing);
+        if inside.len() > WAITING {
+            inside.remove(0);
         }
     }
 
-    /// Notes that an end of a graph returns a frame.
+    /// Notes that a filter has made a frame from another one.
+    fn copy(&mut self, copy: &FrameCopy) {
+        let to = (copy.process, copy.to);
+        match self.origins.get(&(copy.process, copy.from)).cloned() {
+            Some(origin) => _ = self.origins.insert(to, origin),
+            // The bytes at this address were those of another frame.
+            None => _ = self.origins.remove(&to),
+        }
+    }
+
+    /// Notes that an end of a graph returns a picture.
     fn filtered(&mut self, index: usize, span: &CallSpan) {
         let graph = self.graph(span);
-        let Some(passing) = self.graphs.get_mut(&graph) else { return };
-        let mut waiting: Vec<&mut Passing> =
-            passing.iter_mut().filter(|passing| !passing.sinks.contains(&span.object)).collect();
-        let times: Vec<(i64, usize)> =
-            waiting.iter().enumerate().map(|(place, passing)| (passing.pts, place)).collect();
-        // A graph that changes only times returns the bytes that it got.
-        let holder = self.holders.get(&(span.process, span.data)).and_then(|holders| holders.first());
-        let send_of = |frame: usize| self.found.frames[frame].send;
-        let by_bytes = holder.and_then(|holder| {
-            waiting.iter().position(|passing| send_of(passing.frame) == send_of(holder.frame))
-        });
-        let found = by_bytes.or_else(|| single(&times, span.pts));
-        let Some(passing) = found.map(|place| waiting.swap_remove(place)) else {
+        let bytes = (span.process, span.data);
+        let parents = self.parents(graph, span);
+        if parents.is_empty() {
             self.found.ambiguous += 1;
             return;
+        }
+        let mut frames = Vec::new();
+        for passing in parents {
+            let inside = self.graphs.entry(graph).or_default();
+            if let Some(inside) = inside.iter_mut().find(|inside| inside.call == passing.call) {
+                inside.sinks.push(span.object);
+            }
+            for frame in passing.frames {
+                let way = self.found.frames[frame].filter;
+                let is_new = way == Some((passing.call, None));
+                let frame = if is_new { frame } else { self.another_way(frame) };
+                self.found.frames[frame].filter = Some((passing.call, Some(index)));
+                frames.push(frame);
+            }
+        }
+        let decoded = |picture: &Picture| -> Vec<usize> {
+            picture.frames.iter().map(|frame| self.found.frames[*frame].send).collect()
         };
-        let is_first = passing.sinks.is_empty();
-        passing.sinks.push(span.object);
-        let mut frame = passing.frame;
-        let input = self.found.frames[frame].filter.map_or(index, |(input, _)| input);
-        if !is_first {
-            frame = self.another_way(frame);
+        let picture = Picture { frames, is_filtered: true, encoders: Vec::new() };
+        let is_same = |other: &Picture| decoded(other) == decoded(&picture);
+        let has_others = self.holders.get(&bytes).is_some_and(|pictures| !pictures.iter().all(is_same));
+        let pictures = self.holders.entry(bytes).or_default();
+        if has_others {
+            pictures.clear();
         }
-        self.found.frames[frame].filter = Some((input, Some(index)));
-        let send = self.found.frames[frame].send;
-        let holders = self.holders.entry((span.process, span.data)).or_default();
-        if holders.iter().any(|holder| self.found.frames[holder.frame].send != send) {
-            holders.clear();
-        }
-        holders.push(Holder { frame, is_filtered: true });
+        pictures.push(picture);
     }
 
-    /// Notes that a frame is given to an encoder.
+    /// Finds what a picture that an end of a graph returns was made of.
+    fn parents(&mut self, graph: (i32, u64), span: &CallSpan) -> Vec<Passing> {
+        let origin = self.origins.get(&(span.process, span.data));
+        let origin = origin.filter(|origin| self.graph(&self.spans[origin.call]) == graph);
+        let Some(inside) = self.graphs.get(&graph) else { return Vec::new() };
+        let joins = self
+            .names
+            .of(graph.0, graph.1)
+            .is_some_and(|named| named.name.split(',').any(|filter| JOINING.contains(&filter)));
+        let mut parents: Vec<Passing> = Vec::new();
+        if let Some(origin) = origin {
+            self.found.links.descent += 1;
+            parents.push(origin.clone());
+        } else {
+            let waiting: Vec<&Passing> =
+                inside.iter().filter(|passing| !passing.sinks.contains(&span.object)).collect();
+            let times: Vec<(i64, usize)> =
+                waiting.iter().enumerate().map(|(place, passing)| (passing.pts, place)).collect();
+            let mut fitting = times.iter().filter(|(pts, _)| *pts == span.pts && *pts != NO_PTS);
+            // Inputs that are joined have pictures of one time.
+            let by_time = fitting.next().filter(|_| joins || fitting.next().is_none());
+            let found = match (by_time, &times[..]) {
+                (Some((_, place)), _) => {
+                    self.found.links.time += 1;
+                    Some(*place)
+                }
+                (None, [(_, place)]) => {
+                    self.found.links.order += 1;
+                    Some(*place)
+                }
+                _ => None,
+            };
+            parents.extend(found.map(|place| waiting[place].clone()));
+        }
+        let Some(first) = parents.first().filter(|_| joins).cloned() else { return parents };
+        let mut inputs: Vec<u64> = inside.iter().map(|passing| passing.input).collect();
+        inputs.sort_unstable();
+        inputs.dedup();
+        for input in inputs.into_iter().filter(|input| *input != first.input) {
+            let of_input = inside.iter().filter(|passing| passing.input == input);
+            let before = of_input.filter(|passing| passing.pts <= first.pts);
+            if let Some(newest) = before.max_by_key(|passing| passing.pts) {
+                self.found.links.time += 1;
+                parents.push(newest.clone());
+            }
+        }
+        parents
+    }
+
+    /// Notes that a picture is given to an encoder.
     fn encode(&mut self, index: usize, span: &CallSpan) {
         let encoder = (span.process, span.object);
-        let Some(holders) = self.holders.get(&(span.process, span.data)) else { return };
-        let has_filtered = holders.iter().any(|holder| holder.is_filtered);
-        let holders: Vec<usize> = (holders.iter())
-            .filter(|holder| holder.is_filtered == has_filtered)
-            .map(|holder| holder.frame)
-            .collect();
+        let bytes = (span.process, span.data);
+        let Some(pictures) = self.holders.get(&bytes) else { return };
+        let has_filtered = pictures.iter().any(|picture| picture.is_filtered);
+        let fitting: Vec<usize> =
+            (0..pictures.len()).filter(|at| pictures[*at].is_filtered == has_filtered).collect();
         // Graphs that change nothing return the same bytes at several ends.
-        let sink = |frame: usize| {
-            let (_, output) = self.found.frames[frame].filter?;
+        let sink = |at: usize| {
+            let (_, output) = self.found.frames[*pictures[at].frames.first()?].filter?;
             Some(self.spans[output?].object)
         };
-        let found = match holders[..] {
-            [frame] => Some(frame),
+        let is_new = |at: &usize| !pictures[*at].encoders.contains(&span.object);
+        let found = match fitting[..] {
+            [at] => Some(at),
             _ => {
                 let known = self.sinks.get(&encoder);
-                let by_sink = known.and_then(|known| holders.iter().find(|frame| sink(**frame) == *known));
-                let mut new = holders.iter().filter(|frame| self.found.frames[**frame].encode.is_none());
-                by_sink.or(new.next().filter(|_| new.next().is_none())).copied()
+                let of_sink: Vec<usize> = fitting
+                    .iter()
+                    .copied()
+                    .filter(|at| known.is_some_and(|known| sink(*at) == *known))
+                    .collect();
+                // The same picture again is the last one again.
+                let by_sink = of_sink.iter().copied().find(is_new).or(of_sink.last().copied());
+                let is_free = |at: &&usize| pictures[**at].encoders.is_empty();
+                let mut free = fitting.iter().filter(is_free);
+                by_sink.or(free.next().filter(|_| free.next().is_none()).copied())
             }
         };
-        let Some(mut frame) = found else {
+        let Some(at) = found else {
             self.found.ambiguous += 1;
             return;
         };
-        self.sinks.insert(encoder, sink(frame));
-        let is_other = |(input, _): (usize, _)| self.spans[input].object != span.object;
-        if self.found.frames[frame].encode.is_some_and(is_other) {
-            frame = self.another_way(frame);
+        self.sinks.insert(encoder, sink(at));
+        let mut frames = pictures[at].frames.clone();
+        for frame in &mut frames {
+            if self.found.frames[*frame].encode.is_some() {
+                *frame = self.another_way(*frame);
+            }
+            self.found.links.descent += 1;
+            self.found.frames[*frame].encode = Some((index, None));
         }
-        self.found.frames[frame].encode = Some((index, None));
-        self.enter(encoder, span.pts, frame);
+        if let Some(picture) = self.holders.get_mut(&bytes).and_then(|pictures| pictures.get_mut(at)) {
+            picture.encoders.push(span.object);
+        }
+        let inside = self.encoding.entry(encoder).or_default();
+        inside.push((span.pts, frames));
+        if inside.len() > WAITING {
+            inside.remove(0);
+        }
+    }
+
+    /// Takes the frames of the packet with time `pts` out of an encoder.
+    fn encoded(&mut self, encoder: (i32, u64), pts: i64) -> Vec<usize> {
+        let Some(inside) = self.encoding.get_mut(&encoder) else { return Vec::new() };
+        let mut fitting = (0..inside.len()).filter(|at| inside[*at].0 == pts && pts != NO_PTS);
+        let by_time = fitting.next().filter(|_| fitting.next().is_none());
+        let found = match (by_time, inside.len()) {
+            (Some(at), _) => {
+                self.found.links.descent += 1;
+                Some(at)
+            }
+            // An encoder may change all times.
+            (None, 1) => {
+                self.found.links.order += 1;
+                Some(0)
+            }
+            _ => None,
+        };
+        match found {
+            Some(at) => inside.remove(at).1,
+            None => {
+                self.found.ambiguous += 1;
+                Vec::new()
+            }
+        }
     }
 
     /// True unless the codec is known to be none of video.
@@ -367,7 +542,11 @@ impl Identification<'_> {
             (one, other) => one.or(other),
         };
         match frame {
-            Some(frame) => self.inside.get_mut(&decoder)?.retain(|(_, other)| *other != frame),
+            Some(frame) => {
+                let links = &mut self.found.links;
+                *(if by_address.or(by_time).is_some() { &mut links.descent } else { &mut links.order }) += 1;
+                self.inside.get_mut(&decoder)?.retain(|(_, other)| *other != frame);
+            }
             None => self.found.ambiguous += 1,
         }
         frame
@@ -379,26 +558,6 @@ impl Identification<'_> {
         if inside.len() > WAITING {
             inside.remove(0);
         }
-    }
-
-    /// Takes the frame with time `pts` out of `object`.
-    fn leave(&mut self, object: (i32, u64), pts: i64) -> Option<usize> {
-        let inside = self.inside.get_mut(&object)?;
-        let frame = single(inside, pts);
-        match frame {
-            Some(frame) => inside.retain(|(_, other)| *other != frame),
-            None => self.found.ambiguous += 1,
-        }
-        frame
-    }
-}
-
-/// Returns the frame with time `pts`. Filters and encoders may change all times: a single frame is the one.
-fn single(inside: &[(i64, usize)], pts: i64) -> Option<usize> {
-    match inside[..] {
-        [(_, frame)] => Some(frame),
-        _ if pts == NO_PTS => None,
-        _ => unique(inside, |time| time == pts),
     }
 }
 

@@ -94,7 +94,7 @@ impl ObjectNames {
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
         let is_shown = matches!(event.call.outer(), Call::Upload | Call::Present);
-        if is_shown || self.given.contains(&key) {
+        if is_shown || !event.call.has_return() || self.given.contains(&key) {
             return;
         }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
@@ -134,6 +134,7 @@ impl ObjectNames {
             | Call::Present
             | Call::Attach
             | Call::Commit
+            | Call::CopyProperties
             | Call::Mark => None,
         };
         if let Some(named) = named {

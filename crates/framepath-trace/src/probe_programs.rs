@@ -101,7 +101,9 @@ impl Maps<'_> {
         program.place(end).exit(0);
         program.place(begin);
         self.record_begin(&mut program, index, site, &unwanted);
-        program.exit(0);
+        if site.call.has_return() {
+            program.exit(0);
+        }
         program.place(unwanted).exit(1);
         program
     }
@@ -116,12 +118,18 @@ impl Maps<'_> {
         let [object, item] = site.places.map(|place| registers::ARGUMENTS[usize::from(place)]);
         program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
-        program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
-        key(program, index as i32);
-        program.map(R1, self.running.as_fd());
-        address(program, R2, KEY);
-        address(program, R3, STASH);
-        program.set(R4, 0).call(Helper::MapUpdate);
+        if site.call.has_return() {
+            program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
+            key(program, index as i32);
+            program.map(R1, self.running.as_fd());
+            address(program, R2, KEY);
+            address(program, R3, STASH);
+            program.set(R4, 0).call(Helper::MapUpdate);
+        }
+        if site.item == CallItem::FramePair {
+            address(program, R1, FIELDS[0]);
+            program.set(R2, 8).copy(R3, R8).call(Helper::ReadUser);
+        }
         if site.read_at == Phase::Enter {
             read_item(program, site.item);
         }

@@ -361,6 +361,9 @@ impl Probes {
             Probed::Call(index, offset, site) => match &self.calls[index] {
                 // At the instruction for the return, the arguments are still in their registers, too.
                 CallPrograms::Session(session) => vec![place(session, offset + site.leave, false)],
+                CallPrograms::Pair(enter, _) if !CALL_SITES[index].call.has_return() => {
+                    vec![place(enter, offset + site.enter, false)]
+                }
                 CallPrograms::Pair(enter, leave) => {
                     vec![place(enter, offset + site.enter, false), place(leave, offset + site.leave, true)]
                 }

@@ -30,7 +30,7 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
     // Running calls of each thread: the indices of the spans, `None` for a call that is left out.
     let mut running: HashMap<(i32, Call), Vec<Option<usize>>> = HashMap::new();
     let mut is_finished = Vec::new();
-    for event in events {
+    for event in events.iter().filter(|event| event.call.has_return()) {
         let inside = running.entry((event.thread, event.call.outer())).or_default();
         match event.phase {
             Phase::Enter if !inside.is_empty() && !event.call.is_nested() => inside.push(None),
@@ -73,6 +73,31 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
     let spans = pictures(spans);
     debug_assert!(spans.iter().all(|span| span.data != 0 || span.pts == NO_PTS));
     spans
+}
+
+/// Frame that a program makes from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FrameCopy {
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub(crate) at_ns: u64,
+    pub(crate) process: i32,
+    /// Address of the other one's bytes, and of its own.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// Returns the frames that were made from others, in the order of `events`. A frame without bytes of its own is left out.
+pub(crate) fn frame_copies(events: &[CallEvent]) -> Vec<FrameCopy> {
+    let copies = events.iter().filter(|event| event.call == Call::CopyProperties && event.object != 0);
+    let copies = copies.filter(|event| event.object != event.data);
+    copies
+        .map(|event| FrameCopy {
+            at_ns: event.at_ns,
+            process: event.process,
+            from: event.data,
+            to: event.object,
+        })
+        .collect()
 }
 
 /// Turns the requests with which surfaces of Wayland show a new picture into presents, and leaves out the others.
