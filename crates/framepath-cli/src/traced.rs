@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports of traced programs in the form of framepath's own runs, so that all outputs are the same.
 
+use std::collections::HashMap;
+
 use framepath::{HopInfo, Report, export};
 use framepath_model::summary::SummaryRow;
 use framepath_os::measure::meter::Level;
@@ -10,14 +12,14 @@ use serde_json::{Value, json};
 /// Returns the report of each stream, with a name that no other stream of the program has and that is the same in the next
 /// recording: the stream's way, and a number from the second stream with this way on.
 pub(crate) fn reports(traced: &TraceReport) -> Vec<(String, Report)> {
-    let mut reports: Vec<(String, Report)> = Vec::new();
-    for (index, stream) in traced.streams.iter().enumerate() {
+    let mut ways: HashMap<String, u32> = HashMap::new();
+    let name = |stream: &StreamLedger| {
         let way = stream.way();
-        let before = traced.streams[..index].iter().filter(|other| other.way() == way).count();
-        let name = if before == 0 { way } else { format!("{way} ({})", before + 1) };
-        reports.push((name, report(traced, stream)));
-    }
-    reports
+        let number = ways.entry(way.clone()).and_modify(|number| *number += 1).or_insert(1);
+        if *number == 1 { way } else { format!("{way} ({number})") }
+    };
+    let names: Vec<String> = traced.streams.iter().map(name).collect();
+    names.into_iter().zip(&traced.streams).map(|(name, stream)| (name, report(traced, stream))).collect()
 }
 
 fn report(traced: &TraceReport, stream: &StreamLedger) -> Report {
@@ -26,15 +28,18 @@ fn report(traced: &TraceReport, stream: &StreamLedger) -> Report {
     report.cpu_ns = traced.usage.cpu_ns.unwrap_or_else(|| traced.running_ns());
     report.level = Level::Full;
     report.hops = stream.stages.iter().map(HopInfo::new).collect();
-    report.threads = stream.threads.iter().map(|id| thread(traced, *id)).collect();
+    report.threads = threads(traced, &stream.threads);
     report.rows = stream.rows.clone();
     report.spans = stream.spans.clone();
     report
 }
 
-fn thread(traced: &TraceReport, id: i32) -> String {
-    let row = traced.threads.iter().find(|row| row.thread == id);
-    format!("{} ({id})", row.map_or("thread", |row| row.name.as_str()))
+/// Returns the names of threads, with their ids.
+fn threads(traced: &TraceReport, ids: &[i32]) -> Vec<String> {
+    let names: HashMap<i32, &str> =
+        traced.threads.iter().map(|row| (row.thread, row.name.as_str())).collect();
+    let name = |id: &i32| format!("{} ({id})", names.get(id).copied().unwrap_or("thread"));
+    ids.iter().map(name).collect()
 }
 
 /// Returns the figures as JSON: a summary as that of a run, with a row for each stream, and with the times of the

@@ -44,4 +44,6 @@ pub mod spawn;
 #[cfg(not(any(loom, miri)))]
 pub mod standard_output;
 #[cfg(not(loom))]
+pub(crate) mod start_state;
+#[cfg(not(loom))]
 pub mod stop;

@@ -137,18 +137,21 @@ DEFINE_FOR(avcodec_receive_packet, TWO, "libavcodec", RECEIVE_PACKET, PACKET, LE
 DEFINE_FOR(av_interleaved_write_frame, TWO, "libavformat", WRITE_PACKET, PACKET, ENTER)
 DEFINE_FOR(av_write_frame, TWO, "libavformat", WRITE_PACKET, PACKET, ENTER)
 
-/* The first frame is made from the second one: the record has the addresses of the bytes of both. */
-EXPORT int av_frame_copy_props(void *to, const void *from);
-EXPORT int av_frame_copy_props(void *to, const void *from)
-{
-	static struct function function = {.name = "av_frame_copy_props",
-					   .library = "libavutil",
-					   .own = (void *)av_frame_copy_props,
-					   .is_changing = ATOMIC_FLAG_INIT};
-	int (*next)(void *, const void *) = (int (*)(void *, const void *))next_of(&function, __builtin_return_address(0));
-	if (!next)
-		return -ENOSYS;
-	if (to)
-		record(COPY_PROPERTIES, ENTER, pointer_at(to, FRAME_DATA), FRAME(from), 0);
-	return next(to, from);
-}
+/* Defines a function that makes the first frame from the second one: the record has the addresses of the bytes of both. */
+#define DEFINE_COPY(symbol) \
+	EXPORT int symbol(void *to, const void *from); \
+	EXPORT int symbol(void *to, const void *from) \
+	{ \
+		static struct function function = { \
+			.name = #symbol, .library = "libavutil", .own = (void *)symbol, .is_changing = ATOMIC_FLAG_INIT}; \
+		int (*next)(void *, const void *) = \
+			(int (*)(void *, const void *))next_of(&function, __builtin_return_address(0)); \
+		if (!next) \
+			return -ENOSYS; \
+		if (to) \
+			record(COPY_FRAME, ENTER, pointer_at(to, FRAME_DATA), FRAME(from), 0); \
+		return next(to, from); \
+	}
+
+DEFINE_COPY(av_frame_copy_props)
+DEFINE_COPY(av_frame_copy)

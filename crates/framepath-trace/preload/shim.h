@@ -37,7 +37,7 @@ enum call {
 	OPEN_GRAPH = 12,
 	PAD_PUSH = 13,
 	CLOCK_WAIT = 14,
-	COPY_PROPERTIES = 15,
+	COPY_FRAME = 15,
 	/* No calls, but parts of the facts about an object of FFmpeg or a pad of GStreamer. */
 	OBJECT = 254,
 	PAD = 255,

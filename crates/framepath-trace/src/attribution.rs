@@ -359,15 +359,19 @@ impl TraceFacts<'_> {
 /// Returns the codecs that have threads of their own, with these threads: they were started while it was opened.
 fn pools(spans: &[CallSpan], events: &[ThreadEvent]) -> HashMap<(i32, u64), HashSet<i32>> {
     let mut pools: HashMap<(i32, u64), HashSet<i32>> = HashMap::new();
-    let opens: Vec<&CallSpan> = spans.iter().filter(|span| span.call == Call::OpenCodec).collect();
+    // One after the other on each thread: an encoder opens codecs inside, which are left out.
+    let mut opens: HashMap<i32, Vec<&CallSpan>> = HashMap::new();
+    for span in spans.iter().filter(|span| span.call == Call::OpenCodec) {
+        opens.entry(span.thread).or_default().push(span);
+    }
     for event in events {
         let ThreadEventKind::Started { thread, process } = event.kind else { continue };
-        // The last one: encoders open codecs inside.
-        let is_inside = |span: &&&CallSpan| {
-            span.thread == event.thread && (span.enter_ns..span.leave_ns).contains(&event.at_ns)
-        };
-        if let Some(open) = opens.iter().rev().find(is_inside) {
-            pools.entry((process, open.object)).or_default().insert(thread);
+        let opens = opens.get(&event.thread).map_or(&[][..], Vec::as_slice);
+        let before = opens.partition_point(|span| span.enter_ns <= event.at_ns);
+        if let Some(open) = before.checked_sub(1).map(|last| opens[last]) {
+            if event.at_ns < open.leave_ns {
+                pools.entry((process, open.object)).or_default().insert(thread);
+            }
         }
     }
     pools

@@ -18,8 +18,8 @@ use crate::attribution::TraceFacts;
 use crate::calls::CallEvent;
 use crate::device_calls::DeviceCall;
 use crate::device_frames::DeviceFrames;
-use crate::frame_ledger::{StreamLedger, ledgers};
-use crate::identify::identify;
+use crate::frame_ledger::{MOST_STREAMS, StreamLedger, ledgers};
+use crate::identify::{LinkCounts, identify};
 use crate::library::{self, MappedFile};
 use crate::mark::{Mark, forget_marks};
 use crate::marked_frames::{MarkedFrames, mark_spans};
@@ -118,7 +118,11 @@ pub(crate) struct CallFindings {
     /// True if only some stages are shown.
     pub(crate) is_limited: bool,
     pub(crate) streams: Vec<StreamLedger>,
+    /// Number of further streams, with fewer frames.
+    pub(crate) more_streams: usize,
     pub(crate) ambiguous: u64,
+    /// Links between the calls of FFmpeg's frames.
+    pub(crate) links: LinkCounts,
     pub(crate) unmatched: Vec<Unmatched>,
     /// Names of the codecs of threads that a codec has started.
     pub(crate) codecs: HashMap<i32, String>,
@@ -422,7 +426,11 @@ impl CallLog {
                         shown(name)
                     )
                 };
-                let unprobed = probes.unprobed().iter().map(of_static).chain(self.unprobed.iter().cloned());
+                let skipped = Some(probes.skipped()).filter(|files| *files > 0);
+                let skipped =
+                    skipped.map(|files| format!("{files} mapped files were not looked at for lack of time"));
+                let unprobed = probes.unprobed().iter().map(of_static);
+                let unprobed = unprobed.chain(self.unprobed.iter().cloned()).chain(skipped);
                 (TraceLevel::Bpf, probes.lost(), probes.count(), unprobed.collect(), probes.knows_quotas())
             }
             Source::Library(preload) => {
@@ -438,6 +446,7 @@ impl CallLog {
         let is_limited = self.limits != StageLimits::default();
         facts.limits = self.limits.clone();
         facts.sampled.clone_from(sampled);
+        let mut links = LinkCounts::default();
         let (mut streams, mut ambiguous, unmatched) = if is_marked {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0, Vec::new())
         } else {
@@ -446,6 +455,7 @@ impl CallLog {
             match pads.is_empty() {
                 true => {
                     let found = identify(&spans, &frame_copies(&self.calls), &self.names);
+                    links = found.links;
                     (ledgers(&found, &facts), found.ambiguous, found.unmatched)
                 }
                 false => (pads, 0, unmatched),
@@ -466,8 +476,12 @@ impl CallLog {
             streams.extend(found.ledgers(&facts));
             ambiguous += found.ambiguous;
         }
+        let more_streams = streams.len().saturating_sub(MOST_STREAMS);
+        streams.truncate(MOST_STREAMS);
         CallFindings {
             level: Some(level),
+            more_streams,
+            links,
             is_limited,
             codecs,
             streams,

@@ -50,8 +50,9 @@ pub enum Call {
     Attach,
     /// `wl_surface.commit`.
     Commit,
-    /// `av_frame_copy_props(AVFrame *, const AVFrame *)`: the first frame is made from the second one. Only its begin is recorded.
-    CopyProperties,
+    /// `av_frame_copy_props(AVFrame *, const AVFrame *)` and `av_frame_copy`: the first frame is made from the second one. Only
+    /// their begin is recorded.
+    CopyFrame,
     /// Time in which a thread has a frame that the program names itself.
     Mark,
 }
@@ -69,7 +70,7 @@ impl Call {
 
     /// Returns false for a function of which only the begin is recorded.
     pub fn has_return(self) -> bool {
-        self != Call::CopyProperties
+        self != Call::CopyFrame
     }
 
     /// Returns the function as one of whose implementations this one counts: a call of it inside another one is left out.
@@ -217,7 +218,7 @@ const fn request(symbol: &'static str) -> CallSite {
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 38] = [
+pub const CALL_SITES: [CallSite; 39] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -233,7 +234,8 @@ pub const CALL_SITES: [CallSite; 38] = [
     site(Call::ReceivePacket, "libavcodec", "avcodec_receive_packet", CallItem::Packet, Phase::Leave),
     site(Call::WritePacket, "libavformat", "av_interleaved_write_frame", CallItem::Packet, Phase::Enter),
     site(Call::WritePacket, "libavformat", "av_write_frame", CallItem::Packet, Phase::Enter),
-    site(Call::CopyProperties, "libavutil", "av_frame_copy_props", CallItem::FramePair, Phase::Enter),
+    site(Call::CopyFrame, "libavutil", "av_frame_copy_props", CallItem::FramePair, Phase::Enter),
+    site(Call::CopyFrame, "libavutil", "av_frame_copy", CallItem::FramePair, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push_list", CallItem::BufferList, Phase::Enter),
     site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),

@@ -18,6 +18,7 @@ use object::ReadCache;
 
 use crate::elf_file::ElfFile;
 use crate::library::{MappedPart, mappings};
+use crate::patience::Patience;
 
 /// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
 /// kernels like to wait for.
@@ -36,18 +37,15 @@ const TRIES: u32 = 200;
 /// Time in which the functions of a process are looked for: a program can map any number of files.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same for all processes of a recording: a program can also start any number of processes.
-const WHOLE_PATIENCE: Duration = Duration::from_secs(10);
-
 /// Length below which a function is the short begin of another one, which follows it in the file, bytes.
 const BEGIN_BYTES: u64 = 512;
 
 /// Functions that copy memory, of all processes of a recording.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CopyFunctions {
     processes: HashMap<i32, KnownFunctions>,
-    /// Time that the tries took for all processes.
-    spent: Duration,
+    /// Time of the tries for all processes.
+    patience: Patience,
 }
 
 /// Functions of one process.
@@ -61,6 +59,10 @@ struct KnownFunctions {
 }
 
 impl CopyFunctions {
+    pub(crate) fn new() -> CopyFunctions {
+        CopyFunctions { processes: HashMap::new(), patience: Patience::new() }
+    }
+
     /// Returns false for a sample outside of the functions. Must get all events, in the order of their times, soon after
     /// them: a process that has ended has no memory to look at.
     pub(crate) fn is_wanted(&mut self, event: &ThreadEvent) -> bool {
@@ -83,14 +85,14 @@ impl CopyFunctions {
 
     fn contains(&mut self, process: i32, address: u64) -> bool {
         let known = self.processes.entry(process).or_default();
-        let patience = PATIENCE.saturating_sub(known.spent).min(WHOLE_PATIENCE.saturating_sub(self.spent));
+        let patience = PATIENCE.saturating_sub(known.spent).min(self.patience.left());
         if known.ranges.is_empty() && known.tries < TRIES && !patience.is_zero() {
             let begun = Instant::now();
             known.tries += 1;
             // Fails if the process has ended or its memory is another user's.
             known.ranges = find(process.unsigned_abs(), begun + patience).unwrap_or_default();
             known.spent += begun.elapsed();
-            self.spent += begun.elapsed();
+            self.patience.spend(begun);
         }
         known.ranges.iter().any(|range| range.contains(&address))
     }
@@ -174,7 +176,7 @@ mod tests {
             let range = range.unwrap_or_else(|| panic!("{name} at {address:x} is not in {ranges:x?}"));
             assert!((64..65_536).contains(&(range.end - range.start)), "{range:x?}");
         }
-        let mut functions = CopyFunctions::default();
+        let mut functions = CopyFunctions::new();
         let process = std::process::id() as i32;
         let sample = |address| ThreadEvent {
             process,

@@ -150,10 +150,11 @@ impl<'a> ElfFile<'a> {
         self.sections.iter().filter(is_wanted)
     }
 
-    /// Calls `take` for each function of the file, with the texts, the place of its name in them, and its address.
+    /// Calls `take` for each function of the file's two lists of symbols, with the texts, the place of its name in them, and its
+    /// address.
     pub(crate) fn functions(&self, mut take: impl FnMut(Texts<'a>, u32, u64)) {
         let endian = self.endian;
-        for section in self.of_type(&[SHT_DYNSYM, SHT_SYMTAB]) {
+        for section in [SHT_DYNSYM, SHT_SYMTAB].iter().filter_map(|kind| self.of_type(&[*kind]).next()) {
             let texts = self.texts(section);
             for symbol in entries::<Sym64<Endianness>>(self.content(section, MOST_BYTES)) {
                 if matches!(symbol.st_type(), STT_FUNC | STT_GNU_IFUNC) && symbol.st_shndx(endian) != 0 {

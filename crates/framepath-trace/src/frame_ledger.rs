@@ -62,13 +62,16 @@ impl StreamLedger {
         self.stages.drain(..range.start);
     }
 
-    /// Returns the index of thread `id` in `threads`.
+    /// Returns the index of thread `id` in `threads`. With more than [`MOST_THREADS`], the last one stands for all further ones.
     pub(crate) fn thread(&mut self, id: i32) -> u16 {
         let known = self.threads.iter().position(|thread| *thread == id);
-        known.unwrap_or_else(|| {
-            self.threads.push(id);
+        let index = known.unwrap_or_else(|| {
+            if self.threads.len() < MOST_THREADS {
+                self.threads.push(id);
+            }
             self.threads.len() - 1
-        }) as u16
+        });
+        index as u16
     }
 
     /// Takes the copies, which the rows have by their samples, out of the time on a CPU. A frame that was on a CPU for too
@@ -104,6 +107,12 @@ impl StreamLedger {
         }
     }
 }
+
+/// Most streams of a recording that are shown, those with the most frames: a program can make any number of them.
+pub(crate) const MOST_STREAMS: usize = 64;
+
+/// Most threads of a stream.
+const MOST_THREADS: usize = 1024;
 
 /// Time on a CPU from which on a frame's own samples count, nanoseconds.
 const LONG_NS: u64 = 4 * SAMPLE_NS;

@@ -4,7 +4,7 @@
 //! A frame is followed by its descent. A packet is known by the address of its bytes from the demuxer to the decoder and from
 //! the encoder to the muxer, a frame by the address of its first plane from the decoder to the filters and from them to the
 //! encoder. Inside a graph of filters, a frame has the bytes of the one that was put in, or a filter has made it from another
-//! one (`av_frame_copy_props`). A codec keeps the time of each frame or packet. Only where no such edge is seen, as behind
+//! one (`av_frame_copy_props`, `av_frame_copy`). A codec keeps the time of each frame or packet. Only where no such edge is seen, as behind
 //! filters that draw a new picture, times decide, and then order. What cannot be told apart is counted and never guessed.
 //!
 //! A picture can have several parents: the inputs of `overlay` and its relatives. It then is a picture of each of them.
@@ -70,6 +70,22 @@ pub struct LinkCounts {
     pub order: u64,
 }
 
+impl LinkCounts {
+    /// Returns the sentence of the report; `None` if all links are by descent.
+    pub(crate) fn note(self) -> Option<String> {
+        let LinkCounts { descent, time, order } = self;
+        let percent = |links: u64| 100.0 * links as f64 / (descent + time + order) as f64;
+        (time + order > 0).then(|| {
+            format!(
+                "links of frames: {:.1} % by descent, {:.1} % by time, {:.1} % by order",
+                percent(descent),
+                percent(time),
+                percent(order)
+            )
+        })
+    }
+}
+
 /// Filters that make one picture from those of all their inputs: with each frame of the first input, the newest ones of the
 /// others (libavfilter's framesync).
 const JOINING: [&str; 22] = [
@@ -99,6 +115,10 @@ const JOINING: [&str; 22] = [
 
 /// Greatest number of frames that wait in one decoder, graph or encoder; older ones have been dropped inside.
 const WAITING: usize = 1024;
+
+/// Most decoders of a recording, and most pictures in textures that were not shown.
+const MOST_CODECS: usize = 256;
+const MOST_TEXTURES: usize = 1024;
 
 /// Finds the frames in `spans`, which are in the order of their begins.
 /// `copies` are the frames that were made from others, in the order of their times.
@@ -154,7 +174,7 @@ struct Identification<'a> {
     /// Frames inside a decoder, with their times there.
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
     /// Frames inside an encoder, with their times there.
-    encoding: HashMap<(i32, u64), Vec<(i64, Vec<usize>)>>,
+    encoding: HashMap<(i32, u64), Vec<Encoding>>,
     /// Frames that were put into a graph.
     graphs: HashMap<(i32, u64), Vec<Passing>>,
     /// Input of a graph from which the bytes at an address come.
@@ -176,6 +196,13 @@ struct Picture {
     is_filtered: bool,
     /// Encoders that have got it.
     encoders: Vec<u64>,
+}
+
+/// Picture inside an encoder.
+#[derive(Debug)]
+struct Encoding {
+    pts: i64,
+    frames: Vec<usize>,
 }
 
 /// Picture that was put into a graph.
@@ -201,7 +228,7 @@ impl Identification<'_> {
                 self.read.insert(of_process(span.data), index);
             }
             // Refused with EAGAIN, a packet or frame is sent again.
-            Call::SendPacket if has_item && self.is_video(&span) => {
+            Call::SendPacket if has_item && self.is_video(&span) && self.has_room_for(object) => {
                 let read = self.read.get(&of_process(span.data)).copied();
                 self.found.links.descent += u64::from(read.is_some());
                 let frame = TracedFrame { decoder: object, read, send: index, ..TracedFrame::default() };
@@ -238,6 +265,9 @@ impl Identification<'_> {
             }
             Call::Upload if has_item => {
                 let texture = (span.thread, span.object);
+                if self.textures.len() >= MOST_TEXTURES {
+                    self.textures.clear();
+                }
                 match self.holder(&span) {
                     Some(frame) => self.textures.insert(texture, (frame, index)),
                     None => self.textures.remove(&texture),
@@ -455,7 +485,7 @@ impl Identification<'_> {
             picture.encoders.push(span.object);
         }
         let inside = self.encoding.entry(encoder).or_default();
-        inside.push((span.pts, frames));
+        inside.push(Encoding { pts: span.pts, frames });
         if inside.len() > WAITING {
             inside.remove(0);
         }
@@ -464,7 +494,7 @@ impl Identification<'_> {
     /// Takes the frames of the packet with time `pts` out of an encoder.
     fn encoded(&mut self, encoder: (i32, u64), pts: i64) -> Vec<usize> {
         let Some(inside) = self.encoding.get_mut(&encoder) else { return Vec::new() };
-        let mut fitting = (0..inside.len()).filter(|at| inside[*at].0 == pts && pts != NO_PTS);
+        let mut fitting = (0..inside.len()).filter(|at| inside[*at].pts == pts && pts != NO_PTS);
         let by_time = fitting.next().filter(|_| fitting.next().is_none());
         let found = match (by_time, inside.len()) {
             (Some(at), _) => {
@@ -479,12 +509,17 @@ impl Identification<'_> {
             _ => None,
         };
         match found {
-            Some(at) => inside.remove(at).1,
+            Some(at) => inside.remove(at).frames,
             None => {
                 self.found.ambiguous += 1;
                 Vec::new()
             }
         }
+    }
+
+    /// True for a known decoder, and while there are not too many: the frames of each are looked through for each new buffer.
+    fn has_room_for(&self, decoder: (i32, u64)) -> bool {
+        self.inside.len() < MOST_CODECS || self.inside.contains_key(&decoder)
     }
 
     /// True unless the codec is known to be none of video.

@@ -2,8 +2,8 @@
 //! Libraries that a process has mapped, and where their functions are in the files.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, BufRead, BufReader, Read};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,9 @@ use crate::elf_file::ElfFile;
 
 /// Number of bytes of a function that a choice of its probe needs.
 const CODE_BYTES: u64 = 96;
+
+/// Most bytes that are read of a list of mappings: a program can have any number of them, with long paths.
+const MOST_MAPS: u64 = 16 << 20;
 
 /// File of a library or program, as a process has mapped it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -108,8 +111,10 @@ pub fn mapped(process: u32) -> io::Result<Vec<MappedFile>> {
 /// # Errors
 /// As for [`mapped`].
 pub(crate) fn mappings(process: u32) -> io::Result<Vec<MappedPart>> {
-    let maps = fs::read_to_string(format!("/proc/{process}/maps"))?;
-    Ok(maps.lines().filter_map(|line| mapping(process, line)).collect())
+    let maps = BufReader::new(File::open(format!("/proc/{process}/maps"))?.take(MOST_MAPS));
+    // A path may have any bytes.
+    let lines = maps.split(b'\n').map_while(Result::ok);
+    Ok(lines.filter_map(|line| mapping(process, &String::from_utf8_lossy(&line))).collect())
 }
 
 /// Returns the mapping of a line of /proc/PID/maps; `None` for memory without a file.
@@ -152,11 +157,10 @@ pub(crate) fn functions(file: &RegularFile, names: &[&str]) -> io::Result<FoundF
     let file = ReadCache::new(file.file());
     let elf = ElfFile::parse(&file)?;
     let mut found = FoundFunctions { is_static: elf.is_static(), ..FoundFunctions::default() };
+    // Any number of symbols can have one name.
+    let mut seen = HashSet::new();
     elf.functions(|texts, symbol_name, address| {
-        let Some(name) = texts.one_of(symbol_name, names) else { return };
-        if found.functions.contains_key(name) {
-            return;
-        }
+        let Some(name) = texts.one_of(symbol_name, names).filter(|name| seen.insert(*name)) else { return };
         if let Some((offset, bytes)) = elf.offset(address) {
             let code = file.read_bytes_at(offset, bytes.min(CODE_BYTES)).unwrap_or_default().to_vec();
             found.functions.insert(name.to_owned(), LibraryFunction { offset, code });

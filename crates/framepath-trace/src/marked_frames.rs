@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::{Call, NO_PTS};
-use crate::frame_ledger::{StreamLedger, complete};
+use crate::frame_ledger::{MOST_STREAMS, StreamLedger, complete};
 use crate::mark::Mark;
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
@@ -68,7 +68,7 @@ impl<'a> MarkedFrames<'a> {
             let first = |ledger: &&mut StreamLedger| {
                 ledger.process == mark.process && ledger.from == mark.stage.as_deref().unwrap_or_default()
             };
-            if let Some(ledger) = ledgers.iter_mut().find(first) {
+            if let Some(ledger) = ledgers.iter_mut().take(MOST_STREAMS).find(first) {
                 ledger.others += 1;
             }
         }

@@ -17,6 +17,9 @@ const LONGEST: usize = 40;
 /// Greatest number of filters in a graph that is looked at.
 pub(crate) const FILTERS: usize = 64;
 
+/// Most objects, pads and graphs that are remembered.
+const MOST_OBJECTS: usize = 262_144;
+
 /// Major number of video devices.
 const VIDEO_MAJOR: u32 = 81;
 
@@ -82,6 +85,9 @@ impl ObjectNames {
     /// Sets the name of an object that a call has made ready. `media` is the kind of a codec's stream; `name` ends with a
     /// zero if it is shorter.
     pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
+        if self.is_full() {
+            return;
+        }
         self.seen.insert((process, object));
         if let Some(name) = name_of(name) {
             let media = Media::of(media.into());
@@ -89,12 +95,17 @@ impl ObjectNames {
         }
     }
 
+    /// True if there are so many objects that no further one gets a name: a hostile program can make any number.
+    fn is_full(&self) -> bool {
+        self.objects.len() + self.pads.len() + self.seen.len() + self.graphs.len() > MOST_OBJECTS
+    }
+
     /// Reads the name of the object of `event` when a call has made it ready, or when the object is seen for the first
     /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
         let is_shown = matches!(event.call.outer(), Call::Upload | Call::Present);
-        if is_shown || !event.call.has_return() || self.given.contains(&key) {
+        if is_shown || !event.call.has_return() || self.given.contains(&key) || self.is_full() {
             return;
         }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
@@ -134,7 +145,7 @@ impl ObjectNames {
             | Call::Present
             | Call::Attach
             | Call::Commit
-            | Call::CopyProperties
+            | Call::CopyFrame
             | Call::Mark => None,
         };
         if let Some(named) = named {
@@ -158,12 +169,18 @@ impl ObjectNames {
 
     /// Adds a pad, or replaces what was known of it.
     pub(crate) fn add_pad(&mut self, process: i32, address: u64, pad: Pad) {
+        if self.is_full() {
+            return;
+        }
         self.pads.insert((process, address), pad);
         self.given.insert((process, address));
     }
 
     /// Adds a codec, demuxer or muxer. `kind` is the number of a codec's AVMediaType; another number for what is no codec.
     pub(crate) fn add_object(&mut self, process: i32, address: u64, name: String, kind: i64) {
+        if self.is_full() {
+            return;
+        }
         self.objects.insert((process, address), Named { name, media: Media::of(kind) });
         self.given.insert((process, address));
     }
@@ -177,6 +194,9 @@ impl ObjectNames {
 
     /// Adds the filter at place `index` of the graph at `graph`. The filters of a graph come in their order.
     pub(crate) fn add_filter(&mut self, process: i32, address: u64, name: &str, graph: u64, index: u64) {
+        if self.is_full() {
+            return;
+        }
         self.graphs.insert((process, address), graph);
         self.given.extend([(process, address), (process, graph)]);
         let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));

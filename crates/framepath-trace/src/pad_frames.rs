@@ -11,7 +11,7 @@ use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::Call;
 use crate::frame_ledger::{PRESENT, StreamLedger, complete};
 use crate::names::Pad;
-use crate::shown_order::{Unmatched, shown_in_order};
+use crate::shown_order::{Unmatched, presents, shown_in_order};
 use crate::spans::CallSpan;
 use crate::stage_limits::cut;
 
@@ -20,6 +20,9 @@ const NO_TIME: i64 = -1;
 
 /// Greatest number of pads on a frame's way.
 const LONGEST: usize = 100;
+
+/// Most pads of a process that are looked at.
+const MOST_PADS: usize = 512;
 
 /// Pad, with its calls.
 #[derive(Debug)]
@@ -60,15 +63,20 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unm
     let mut processes: BTreeMap<i32, BTreeMap<u64, Passage<'_>>> = BTreeMap::new();
     for span in facts.spans.iter().filter(|span| span.call == Call::PadPush) {
         let Some(pad) = facts.names.pad(span.process, span.object) else { continue };
+        let passages = processes.entry(span.process).or_default();
+        if passages.len() >= MOST_PADS && !passages.contains_key(&span.object) {
+            continue;
+        }
         let new = || Passage { pad, address: span.object, calls: HashMap::new(), last: NO_TIME };
-        let passage = processes.entry(span.process).or_default().entry(span.object).or_insert_with(new);
+        let passage = passages.entry(span.object).or_insert_with(new);
         if span.pts != NO_TIME {
             passage.add(span);
         }
     }
+    let presents = presents(facts.spans);
     let mut shown: HashMap<i32, Vec<usize>> = HashMap::new();
-    for (index, span) in facts.spans.iter().enumerate().filter(|(_, span)| span.call == Call::Present) {
-        shown.entry(span.thread).or_default().push(index);
+    for index in &presents {
+        shown.entry(facts.spans[*index].thread).or_default().push(*index);
     }
     let (mut ledgers, mut unmatched) = (Vec::new(), Vec::new());
     for passages in processes.values() {
@@ -76,8 +84,8 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unm
             passages.values().filter(|passage| !passage.calls.is_empty()).collect();
         let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| follows(passage, next));
         let mut routes: Vec<Route<'_>> =
-            passages.iter().filter(is_end).map(|end| Route::of(&way(&passages, end), facts)).collect();
-        unmatched.extend(show(&mut routes, &shown, facts.spans));
+            passages.iter().filter(is_end).map(|end| Route::of(&way(&passages, end))).collect();
+        unmatched.extend(show(&mut routes, &presents, &shown, facts.spans));
         ledgers.extend(routes.into_iter().map(|route| route.ledger(facts)));
     }
     ledgers.retain(|ledger: &StreamLedger| ledger.frames > 0);
@@ -145,7 +153,7 @@ impl PadFrame<'_> {
 }
 
 impl<'a> Route<'a> {
-    fn of(way: &[&Passage<'_>], facts: &TraceFacts<'a>) -> Route<'a> {
+    fn of(way: &[&Passage<'_>]) -> Route<'a> {
         // The sides of ghost pads are no elements: buffers pass them at once.
         let is_real = |at: usize| !is_ghost(way[at], way);
         let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
@@ -155,8 +163,8 @@ impl<'a> Route<'a> {
         route.names = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
         route.names.push(last.pad.next_name.clone());
         route.from = first.pad.name.clone();
-        let process = facts.spans.iter().find(|span| span.object == first.address);
-        route.process = process.map_or(0, |span| span.process);
+        let span = first.calls.values().flatten().next();
+        route.process = span.map_or(0, |calls| calls.first.process);
         let mut times: Vec<(u64, i64)> = first
             .calls
             .iter()
@@ -221,6 +229,7 @@ fn sink(last: &PadCalls, present: Option<&CallSpan>) -> Vec<(Vec<PartUntil>, i32
 /// another thread for that. `shown` has the indices of each thread's calls that show pictures.
 fn show<'a>(
     routes: &mut [Route<'a>],
+    presents: &[usize],
     shown: &HashMap<i32, Vec<usize>>,
     spans: &'a [CallSpan],
 ) -> Option<Unmatched> {
@@ -240,7 +249,7 @@ fn show<'a>(
     for (index, route) in routes.iter_mut().enumerate() {
         route.frames.sort_by_key(|frame| frame.last().first.enter_ns);
         let ready_ns: Vec<u64> = route.frames.iter().map(|frame| frame.last().first.enter_ns).collect();
-        match shown_in_order(spans, route.process, &ready_ns) {
+        match shown_in_order(spans, presents, route.process, &ready_ns) {
             Some(Ok(calls)) => fitting.push((index, calls)),
             Some(Err(other)) if unmatched.is_none_or(|most| most.frames < other.frames) => {
                 unmatched = Some(other);

@@ -213,7 +213,7 @@ fn event(record: CallRecord) -> Option<CallEvent> {
         12 => Call::OpenGraph,
         13 => Call::PadPush,
         14 => Call::ClockWait,
-        15 => Call::CopyProperties,
+        15 => Call::CopyFrame,
         _ => return None,
     };
     let phase = match kind >> 8 & 0xff_ffff {

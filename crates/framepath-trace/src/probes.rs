@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
@@ -24,6 +24,7 @@ use crate::device_calls::DeviceCall;
 use crate::device_programs::DeviceProbes;
 use crate::library::{self, FoundFunctions, MappedFile};
 use crate::loader_cache::known_libraries;
+use crate::patience::Patience;
 use crate::probe_event::{ProbeEvent, parse};
 use crate::probe_programs::{Maps, TAG_DEQUEUED, TAG_QUEUED, TAG_SWITCHED};
 use crate::probe_site::{self, ProbeSite};
@@ -59,7 +60,7 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Beginnings of the names of libraries that get probes before a process has mapped them. Those of windows get them then: other
 /// programs call them often, and a program shows its first picture long after that.
-const EARLY: [&str; 4] = ["libavcodec", "libavformat", "libavfilter", "libgstreamer-1.0"];
+const EARLY: [&str; 5] = ["libavcodec", "libavformat", "libavfilter", "libavutil", "libgstreamer-1.0"];
 
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;
@@ -96,6 +97,9 @@ pub(crate) struct Probes {
     links: Vec<(Option<u32>, Link)>,
     count: ProbeCount,
     unprobed: Vec<String>,
+    /// Time for looking at files, and the number of those that were not looked at.
+    patience: Patience,
+    skipped: u64,
 }
 
 /// Processes in which probes are.
@@ -238,6 +242,8 @@ impl Probes {
             links: Vec::new(),
             count: ProbeCount::default(),
             unprobed: Vec::new(),
+            patience: Patience::new(),
+            skipped: 0,
         })
     }
 
@@ -280,29 +286,37 @@ impl Probes {
         // From here on, the file is the one that is open: a hostile program can change what its path means.
         let opened = RegularFile::open(&file.path)?;
         let identity = opened.identity();
+        if let Some(found) = self.files.get(&identity).cloned() {
+            return self.attach_found(&found, process);
+        }
         let version = (identity, opened.changed_ns(), file.name.clone());
-        let found = match self.files.get(&identity) {
-            Some(found) => found.clone(),
-            None if self.plain.contains(&version) => return Ok(false),
-            None => {
-                let found = Rc::new(probed(opened, &file.name));
-                self.check_room_for(&found)?;
-                if found.is_static && found.probed.is_empty() && self.unprobed.len() < MOST_UNPROBED {
-                    self.unprobed.push(file.name.clone());
+        if self.plain.contains(&version) {
+            return Ok(false);
+        }
+        if self.patience.left().is_zero() {
+            self.skipped += 1;
+            return Ok(false);
+        }
+        let since = Instant::now();
+        let found = Rc::new(probed(opened, &file.name));
+        if found.is_static && found.probed.is_empty() && self.unprobed.len() < MOST_UNPROBED {
+            self.unprobed.push(file.name.clone());
+        }
+        let attached = self.attach_found(&found, process);
+        match &attached {
+            Ok(_) if !found.probed.is_empty() => _ = self.files.insert(identity, found),
+            // The process has ended.
+            Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
+            _ => {
+                if self.plain.len() >= MOST_PLAIN {
+                    self.plain.clear();
                 }
-                match found.probed.is_empty() {
-                    true => {
-                        if self.plain.len() >= MOST_PLAIN {
-                            self.plain.clear();
-                        }
-                        self.plain.insert(version);
-                    }
-                    false => _ = self.files.insert(identity, found.clone()),
-                }
-                found
+                self.plain.insert(version);
             }
-        };
-        self.attach_found(&found, process)
+        }
+        // Making links takes its time, too, but a file has some at most.
+        self.patience.spend(since);
+        attached
     }
 
     /// Attaches the probes of a file for `process` or, as the scope says, for all.
@@ -414,6 +428,11 @@ impl Probes {
     /// Returns the names of the static programs in which no observed function was found.
     pub(crate) fn unprobed(&self) -> &[String] {
         &self.unprobed
+    }
+
+    /// Returns the number of files that were not looked at, because others took too long.
+    pub(crate) fn skipped(&self) -> u64 {
+        self.skipped
     }
 
     /// Waits for an urgent event, at most for `limit`.

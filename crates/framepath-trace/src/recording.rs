@@ -307,7 +307,7 @@ impl Recording {
 impl EventLog {
     fn new(events: ProcessEvents, times: ThreadTimes, keeps_all: bool) -> EventLog {
         let (waiting, mapped, ended, forked) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let copies = CopyFunctions::default();
+        let copies = CopyFunctions::new();
         EventLog {
             events,
             times,
@@ -328,6 +328,13 @@ impl EventLog {
         }
         calls.attach(&std::mem::take(&mut self.mapped));
         self.ended.drain(..).for_each(|process| calls.end(process));
+    }
+
+    /// Forgets the news of processes: without probes, nobody wants them.
+    fn forget_news(&mut self) {
+        self.mapped.clear();
+        self.ended.clear();
+        self.forked.clear();
     }
 
     /// Reads the events, and passes on those that no earlier one can follow.
@@ -435,9 +442,13 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
         Some(calls) => {
             let has_ended = watch.wait(LOOK);
             calls.read();
+            log.forget_news();
             has_ended
         }
-        None => watch.wait(LOOK),
+        None => {
+            log.forget_news();
+            watch.wait(LOOK)
+        }
     };
     log.read();
     has_ended

@@ -18,6 +18,7 @@ use serde::Serialize;
 use crate::call_log::{CallFindings, LateProbes};
 use crate::calls::{CALL_SITES, Call, CallEvent};
 use crate::frame_ledger::StreamLedger;
+use crate::identify::LinkCounts;
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
@@ -97,6 +98,11 @@ pub struct TraceReport {
     /// Ledgers of the video streams that passed FFmpeg's libraries, the longest first. Not in the JSON of the threads.
     #[serde(skip)]
     pub streams: Vec<StreamLedger>,
+    /// Number of further streams, with fewer frames, whose ledgers are not kept.
+    #[serde(skip)]
+    pub more_streams: usize,
+    /// Links between the calls of FFmpeg's libraries that had one frame, by the rule that made them.
+    pub links: LinkCounts,
     /// True if the recording was [limited](crate::Recording::within) to some stages.
     #[serde(skip)]
     pub is_limited: bool,
@@ -144,6 +150,8 @@ impl TraceReport {
             mut streams,
             calls,
             is_limited,
+            more_streams,
+            links,
             unprobed,
             late,
             objects,
@@ -176,6 +184,8 @@ impl TraceReport {
             late_probes: late,
             probes,
             streams,
+            more_streams,
+            links,
             is_limited,
             unmatched,
             seen,
@@ -259,6 +269,10 @@ impl TraceReport {
             notes.push(format!("{} events were lost; {gaps} times of threads are missing", self.lost_events));
         }
         notes.extend(left_out::note(&self.left_out));
+        notes.extend(self.links.note());
+        if self.more_streams > 0 {
+            notes.push(format!("{} more streams, with fewer frames, are not shown", self.more_streams));
+        }
         notes.extend(self.unmatched.iter().cloned());
         notes.extend(self.without_frames());
         if self.streams.is_empty() {

@@ -33,15 +33,17 @@ impl Unmatched {
 ///
 /// # Errors
 /// No window has this number of pictures, or several have it; or a picture comes before its frame.
+/// `presents` are the indices of all calls that show pictures.
 pub(crate) fn shown_in_order(
     spans: &[CallSpan],
+    presents: &[usize],
     process: i32,
     ready_ns: &[u64],
 ) -> Option<Result<Vec<usize>, Unmatched>> {
     let first_ns = *ready_ns.first()?;
     let mut windows: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-    for (index, span) in spans.iter().enumerate() {
-        if span.call == Call::Present && span.process == process && span.enter_ns >= first_ns {
+    for (index, span) in presents.iter().map(|index| (*index, &spans[*index])) {
+        if span.process == process && span.enter_ns >= first_ns {
             windows.entry(span.object).or_default().push(index);
         }
     }
@@ -53,9 +55,18 @@ pub(crate) fn shown_in_order(
     Some(found.ok_or(Unmatched { pictures, frames: ready_ns.len() as u64 }))
 }
 
+/// Returns the indices of the calls that show pictures.
+pub(crate) fn presents(spans: &[CallSpan]) -> Vec<usize> {
+    (0..spans.len()).filter(|index| spans[*index].call == Call::Present).collect()
+}
+
 /// Matches the frames of each process of which none was found by its bytes: those of a decoder that has as many as a window has
 /// pictures. Other decoders may have read icons.
 pub(crate) fn show_in_order(found: &mut Identified, spans: &[CallSpan]) {
+    let presents = presents(spans);
+    if presents.is_empty() {
+        return;
+    }
     let mut processes: BTreeMap<i32, BTreeMap<u64, Vec<usize>>> = BTreeMap::new();
     for (index, frame) in found.frames.iter().enumerate().filter(|(_, frame)| frame.receive.is_some()) {
         let (process, decoder) = frame.decoder;
@@ -70,7 +81,7 @@ pub(crate) fn show_in_order(found: &mut Identified, spans: &[CallSpan]) {
         for frames in decoders.into_values() {
             let (times, frames): (Vec<u64>, Vec<usize>) =
                 ready(&found.frames, frames, spans).into_iter().unzip();
-            match shown_in_order(spans, process, &times) {
+            match shown_in_order(spans, &presents, process, &times) {
                 Some(Ok(calls)) => fitting.push((frames, calls)),
                 Some(Err(other)) => unmatched.push(other),
                 None => {}
@@ -123,7 +134,7 @@ mod tests {
         let shown = |pictures: &[(u64, u64)]| {
             let spans: Vec<CallSpan> =
                 pictures.iter().map(|(window, at_ns)| picture(*window, *at_ns)).collect();
-            shown_in_order(&spans, 1, &times)
+            shown_in_order(&spans, &presents(&spans), 1, &times)
         };
         let unmatched = |pictures| Some(Err(Unmatched { pictures, frames: 3 }));
         assert_eq!(shown(&[]), None);
@@ -136,7 +147,8 @@ mod tests {
         // Two windows.
         assert_eq!(shown(&[(7, 12), (8, 13), (7, 22), (8, 23), (7, 32), (8, 33)]), unmatched(3));
         let spans = [picture(7, 12)];
-        assert_eq!((shown_in_order(&spans, 2, &times), shown_in_order(&spans, 1, &[])), (None, None));
+        let of = |process, times: &[u64]| shown_in_order(&spans, &presents(&spans), process, times);
+        assert_eq!((of(2, &times), of(1, &[])), (None, None));
         let note = Unmatched { pictures: 212, frames: 180 }.note();
         assert_eq!(note, "present: 212 pictures shown, 180 frames: not matched");
     }

@@ -64,12 +64,17 @@ pub(crate) fn spans(events: &[CallEvent]) -> Vec<CallSpan> {
     }
     let mut is_finished = is_finished.into_iter();
     spans.retain(|_| is_finished.next() == Some(true));
-    let opens: Vec<CallSpan> = spans.iter().filter(|span| span.call == Call::OpenInput).copied().collect();
-    let is_inside = |span: &CallSpan, open: &CallSpan| {
-        let is_same = span.thread == open.thread && span.call != Call::OpenInput;
-        is_same && span.enter_ns >= open.enter_ns && span.leave_ns <= open.leave_ns
-    };
-    spans.retain(|span| !opens.iter().any(|open| is_inside(span, open)));
+    // Looks at files of each thread, one after the other.
+    let mut looks: HashMap<i32, Vec<(u64, u64)>> = HashMap::new();
+    for span in spans.iter().filter(|span| span.call == Call::OpenInput) {
+        looks.entry(span.thread).or_default().push((span.enter_ns, span.leave_ns));
+    }
+    spans.retain(|span| {
+        let looks = looks.get(&span.thread).map_or(&[][..], Vec::as_slice);
+        let before = looks.partition_point(|(enter_ns, _)| *enter_ns <= span.enter_ns);
+        let is_inside = before.checked_sub(1).is_some_and(|last| span.leave_ns <= looks[last].1);
+        span.call == Call::OpenInput || !is_inside
+    });
     let spans = pictures(spans);
     debug_assert!(spans.iter().all(|span| span.data != 0 || span.pts == NO_PTS));
     spans
@@ -88,7 +93,7 @@ pub(crate) struct FrameCopy {
 
 /// Returns the frames that were made from others, in the order of `events`. A frame without bytes of its own is left out.
 pub(crate) fn frame_copies(events: &[CallEvent]) -> Vec<FrameCopy> {
-    let copies = events.iter().filter(|event| event.call == Call::CopyProperties && event.object != 0);
+    let copies = events.iter().filter(|event| event.call == Call::CopyFrame && event.object != 0);
     let copies = copies.filter(|event| event.object != event.data);
     copies
         .map(|event| FrameCopy {

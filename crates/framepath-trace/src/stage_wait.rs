@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits of a stream's frames in a stage: for what, with the object and the thread that ended them.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 use framepath_model::ledger::Cause;
 use framepath_model::shown::shown;
@@ -70,9 +70,7 @@ impl StreamLedger {
     /// Names what the frames waited for.
     pub(crate) fn name_waits(&mut self, objects: &WaitObjects, threads: &[ThreadRow]) {
         let threads: HashMap<i32, &ThreadRow> = threads.iter().map(|row| (row.thread, row)).collect();
-        let by: HashSet<i32> = self.waits.keys().map(|(_, key)| key.by).collect();
-        let stages: HashMap<i32, String> =
-            by.into_iter().filter_map(|thread| Some((thread, self.stage_of(thread)?))).collect();
+        let stages = self.stages_of_threads();
         let named = self.waits.iter().map(|((hop, key), ns)| {
             let thread = threads.get(&key.by).filter(|_| key.by != 0);
             StageWait {
@@ -101,14 +99,21 @@ impl StreamLedger {
         self.stage_waits = merged;
     }
 
-    /// Returns the stage with the most rows of a thread.
-    fn stage_of(&self, thread: i32) -> Option<String> {
-        let index = self.threads.iter().position(|id| *id == thread)?;
-        let mut rows: BTreeMap<u16, u64> = BTreeMap::new();
-        for row in self.rows.iter().filter(|row| usize::from(row.thread) == index) {
-            *rows.entry(row.hop).or_default() += 1;
+    /// Returns the stage with the most rows of each thread.
+    fn stages_of_threads(&self) -> HashMap<i32, String> {
+        let mut rows: BTreeMap<(u16, u16), u64> = BTreeMap::new();
+        for row in &self.rows {
+            *rows.entry((row.thread, row.hop)).or_default() += 1;
         }
-        let (hop, _) = rows.into_iter().max_by_key(|(_, count)| *count)?;
-        self.stages.get(usize::from(hop)).cloned()
+        let mut most: HashMap<u16, (u64, u16)> = HashMap::new();
+        for ((thread, hop), count) in rows {
+            let known = most.entry(thread).or_default();
+            *known = (*known).max((count, hop));
+        }
+        let named = most.into_iter().filter_map(|(thread, (_, hop))| {
+            let stage = self.stages.get(usize::from(hop))?;
+            Some((*self.threads.get(usize::from(thread))?, stage.clone()))
+        });
+        named.collect()
     }
 }

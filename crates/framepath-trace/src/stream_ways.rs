@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Division of a decoder's frames into the ways that they go: to each output of a program that makes several of one stream.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use crate::identify::TracedFrame;
 use crate::spans::CallSpan;
+
+/// Most ends of the frames of a decoder.
+const MOST_ENDS: usize = 256;
 
 /// Encoder of a frame, and the end of the graph that it left.
 type Ends = (Option<u64>, Option<u64>);
@@ -23,16 +26,16 @@ struct Way<'a> {
 /// as far as that is known.
 pub(crate) fn ways<'a>(frames: &[&'a TracedFrame], spans: &[CallSpan]) -> Vec<Vec<&'a TracedFrame>> {
     let mut groups: Vec<Way<'a>> = Vec::new();
+    let mut known: HashMap<Ends, usize> = HashMap::new();
     for frame in frames {
         let ends = ends(frame, spans);
-        match groups.iter_mut().find(|group| group.ends[0] == ends) {
-            Some(group) => group.add(frame),
-            None => {
-                let mut group = Way { ends: vec![ends], ..Way::default() };
-                group.add(frame);
-                groups.push(group);
-            }
+        // A program that makes an encoder for each frame has no ways to tell apart.
+        let last = groups.len().saturating_sub(1);
+        let group = *known.entry(ends).or_insert(if groups.len() < MOST_ENDS { groups.len() } else { last });
+        if group == groups.len() {
+            groups.push(Way { ends: vec![ends], ..Way::default() });
         }
+        groups[group].add(frame);
     }
     // Frames without an end could be on any way.
     groups.sort_by_key(|group| group.ends[0] == (None, None));

@@ -3,7 +3,7 @@
 //!
 //! This module is pure arithmetic.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use serde::Serialize;
@@ -62,10 +62,18 @@ enum Activity {
     Ended,
 }
 
+/// Most rows of ended threads whose number another thread has now: the first ones.
+const MOST_ENDED: usize = 65_536;
+
+/// Most threads whose numbers no other one has: with more, those that end have no row.
+const MOST_THREADS: usize = 131_072;
+
 /// Times of all threads of a recording.
 #[derive(Debug, Default)]
 pub struct ThreadTimes {
     threads: BTreeMap<i32, (Activity, ThreadRow)>,
+    /// Threads of each process that have not ended: a program can start any number of threads and programs.
+    living: HashMap<i32, BTreeSet<i32>>,
     /// Number of lost events, as far as the kernel reported it.
     lost: u64,
     /// Rows of ended threads whose number another thread has now.
@@ -78,6 +86,7 @@ impl ThreadTimes {
     pub fn add(&mut self, process: i32, thread: i32, name: &str, waits_since_ns: Option<u64>) {
         let row = ThreadRow { process, thread, name: name.to_owned(), ..ThreadRow::default() };
         let state = waits_since_ns.map_or(Activity::Unknown, Activity::Waiting);
+        self.living.entry(process).or_default().insert(thread);
         self.threads.insert(thread, (state, row));
     }
 
@@ -105,7 +114,8 @@ impl ThreadTimes {
         match kind {
             ThreadEventKind::Lost { count } => {
                 self.lost += count.max(&1);
-                for (state, row) in self.threads.values_mut().filter(|(state, _)| *state != Activity::Ended) {
+                for thread in self.living.values().flatten() {
+                    let Some((state, row)) = self.threads.get_mut(thread) else { continue };
                     row.gaps += u64::from(*state != Activity::Unknown);
                     *state = Activity::Unknown;
                 }
@@ -114,9 +124,11 @@ impl ThreadTimes {
             ThreadEventKind::Started { thread: new, process } => {
                 let name = self.threads.get(&thread).map(|(_, row)| row.name.clone()).unwrap_or_default();
                 let row = ThreadRow { process: *process, thread: *new, name, ..ThreadRow::default() };
-                if let Some((_, before)) = self.threads.insert(*new, (Activity::Started(at_ns), row)) {
-                    self.ended.push(before);
+                if let Some((_, before)) = self.threads.remove(new) {
+                    self.end(before);
                 }
+                self.living.entry(*process).or_default().insert(*new);
+                self.threads.insert(*new, (Activity::Started(at_ns), row));
                 return;
             }
             _ => {}
@@ -124,10 +136,10 @@ impl ThreadTimes {
         if let ThreadEventKind::Named { is_exec: true, .. } = kind {
             self.end_others(process, thread, at_ns);
         }
-        let (state, row) = self
-            .threads
-            .entry(thread)
-            .or_insert_with(|| (Activity::Unknown, ThreadRow { process, thread, ..ThreadRow::default() }));
+        let (state, row) = self.threads.entry(thread).or_insert_with(|| {
+            self.living.entry(process).or_default().insert(thread);
+            (Activity::Unknown, ThreadRow { process, thread, ..ThreadRow::default() })
+        });
         match kind {
             ThreadEventKind::SwitchedIn => {
                 row.runs += 1;
@@ -153,6 +165,10 @@ impl ThreadTimes {
             ThreadEventKind::Ended => {
                 *state = leave(*state, Activity::Ended, at_ns, row);
                 row.has_ended = true;
+                forget(&mut self.living, row.process, thread);
+                if self.threads.len() > MOST_THREADS {
+                    self.threads.remove(&thread);
+                }
             }
             ThreadEventKind::Started { .. }
             | ThreadEventKind::Lost { .. }
@@ -164,11 +180,20 @@ impl ThreadTimes {
     /// Ends all threads of `process` but `thread`, which executes a program: the kernel ends them, and a thread that was
     /// not the first one takes the first one's number.
     fn end_others(&mut self, process: i32, thread: i32, at_ns: u64) {
-        for (state, row) in self.threads.values_mut().filter(|(_, row)| row.process == process) {
-            if row.thread != thread && *state != Activity::Ended {
-                *state = leave(*state, Activity::Ended, at_ns, row);
-                row.has_ended = true;
-            }
+        for other in self.living.insert(process, BTreeSet::from([thread])).unwrap_or_default() {
+            let Some((state, row)) = self.threads.get_mut(&other).filter(|_| other != thread) else {
+                continue;
+            };
+            *state = leave(*state, Activity::Ended, at_ns, row);
+            row.has_ended = true;
+        }
+    }
+
+    /// Keeps the row of a thread whose number another one has now, as long as there are not too many.
+    fn end(&mut self, row: ThreadRow) {
+        forget(&mut self.living, row.process, row.thread);
+        if self.ended.len() < MOST_ENDED {
+            self.ended.push(row);
         }
     }
 
@@ -183,6 +208,16 @@ impl ThreadTimes {
         let mut rows: Vec<ThreadRow> = self.ended.into_iter().chain(open).collect();
         rows.sort_by_key(|row| (std::cmp::Reverse(row.running_ns), row.thread));
         (rows, self.lost)
+    }
+}
+
+/// Removes a thread from those of its process that have not ended.
+fn forget(living: &mut HashMap<i32, BTreeSet<i32>>, process: i32, thread: i32) {
+    if let Some(threads) = living.get_mut(&process) {
+        threads.remove(&thread);
+        if threads.is_empty() {
+            living.remove(&process);
+        }
     }
 }
 

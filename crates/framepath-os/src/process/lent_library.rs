@@ -11,7 +11,9 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr;
+use std::time::Duration;
 
+use rustix::fs::{FlockOperation, Mode, fchmod, flock};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::process::geteuid;
 
@@ -27,6 +29,9 @@ const SUFFIX: &str = ".so";
 /// Most libraries of one process.
 const MOST: u32 = 256;
 
+/// Age below which a library may not be locked yet.
+const NEW: Duration = Duration::from_secs(10);
+
 /// Bits of a file's mode: the group's and others' right to change it.
 const OTHERS_CHANGE: u32 = 0o022;
 
@@ -37,7 +42,11 @@ pub struct LentLibrary(Place);
 #[derive(Debug)]
 enum Place {
     Memory(LentFile),
-    Folder(PathBuf),
+    /// The file is locked as long as it is open: nobody removes it.
+    Folder {
+        path: PathBuf,
+        _file: File,
+    },
 }
 
 impl LentLibrary {
@@ -58,11 +67,15 @@ impl LentLibrary {
             for number in 0..MOST {
                 let path = folder.join(format!("{PREFIX}{}-{number}{SUFFIX}", std::process::id()));
                 match write(&path, content) {
-                    Ok(()) => return Ok(LentLibrary(Place::Folder(path))),
+                    Ok(file) => return Ok(LentLibrary(Place::Folder { path, _file: file })),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(_) => break,
                 }
             }
+        }
+        // In a user namespace of this user alone, there is nobody else.
+        if is_alone() {
+            return Ok(LentLibrary(Place::Memory(LentFile::with_content("framepath-library", content)?)));
         }
         let text = format!(
             "root's library needs a folder that only root can change and that allows code: {} do not",
@@ -75,17 +88,23 @@ impl LentLibrary {
     pub fn path(&self) -> PathBuf {
         match &self.0 {
             Place::Memory(file) => file.path(),
-            Place::Folder(path) => path.clone(),
+            Place::Folder { path, .. } => path.clone(),
         }
     }
 }
 
 impl Drop for LentLibrary {
     fn drop(&mut self) {
-        if let Place::Folder(path) = &self.0 {
+        if let Place::Folder { path, .. } = &self.0 {
             let _ = fs::remove_file(path);
         }
     }
+}
+
+/// True if this process is in a user namespace that has one user.
+fn is_alone() -> bool {
+    let users = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    users.split_whitespace().collect::<Vec<&str>>().get(2..) == Some(&["1"])
 }
 
 /// True for a folder of root's that nobody else can change.
@@ -94,11 +113,23 @@ fn is_roots(folder: &Path) -> bool {
     data.is_ok_and(|data| data.is_dir() && data.uid() == 0 && data.mode() & OTHERS_CHANGE == 0)
 }
 
-/// Writes a new file, and checks that code in it can run. Leaves no file behind an error.
-fn write(path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o755).open(path)?;
-    let written = file.write_all(content).and_then(|()| can_run(&File::open(path)?, content.len()));
-    written.inspect_err(|_| _ = fs::remove_file(path))
+/// Writes a new file that every user can read, and checks that code in it can run. Returns the locked file, and leaves none
+/// behind an error.
+fn write(path: &Path, content: &[u8]) -> io::Result<File> {
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    fill(file, path, content).inspect_err(|_| _ = fs::remove_file(path))
+}
+
+/// Fills the new file at `path`.
+fn fill(mut file: File, path: &Path, content: &[u8]) -> io::Result<File> {
+    flock(&file, FlockOperation::LockShared)?;
+    file.write_all(content)?;
+    fchmod(&file, Mode::from_raw_mode(0o755))?;
+    // A file that is open for writing cannot be executed.
+    let reader = File::open(path)?;
+    flock(&reader, FlockOperation::LockShared)?;
+    can_run(&reader, content.len())?;
+    Ok(reader)
 }
 
 /// Checks that code in a file of `bytes` bytes can run: some folders do not allow it.
@@ -112,16 +143,18 @@ fn can_run(file: &File, bytes: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes the libraries of processes that were killed.
+/// Removes the libraries that no process lends any more: those of killed ones.
 fn remove_left(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let process: Option<u32> = name.to_str().and_then(|name| {
-            let (process, _) = name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.split_once('-')?;
-            process.parse().ok()
-        });
-        if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
-            let _ = fs::remove_file(entry.path());
+        let is_library = name.to_str().is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(SUFFIX));
+        // A file of the last seconds may not be locked yet.
+        let is_old = || entry.metadata().ok()?.modified().ok()?.elapsed().ok().map(|age| age > NEW);
+        if is_library && is_old() == Some(true) {
+            let is_free = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive).is_ok();
+            if File::open(entry.path()).is_ok_and(|file| is_free(&file)) {
+                let _ = fs::remove_file(entry.path());
+            }
         }
     }
 }
@@ -140,9 +173,14 @@ mod tests {
         if geteuid().is_root() {
             assert!(path.ancestors().skip(1).all(is_roots), "{path:?}");
             let left = path.with_file_name(format!("{PREFIX}{}-0{SUFFIX}", i32::MAX));
-            fs::write(&left, b"left").unwrap();
+            let file = File::create(&left).unwrap();
+            file.set_modified(std::time::SystemTime::now() - 2 * NEW).unwrap();
+            flock(&file, FlockOperation::LockShared).unwrap();
             remove_left(path.parent().unwrap());
-            assert!(!left.exists());
+            assert!(left.exists());
+            drop(file);
+            remove_left(path.parent().unwrap());
+            assert!(!left.exists() && path.exists());
         }
         let other = LentLibrary::new(b"other").unwrap();
         assert_ne!(other.path(), path);

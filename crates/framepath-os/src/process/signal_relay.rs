@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
+use super::start_state;
+
 /// Signals that a command may expect from a terminal, its shell or another process.
 const SIGNALS: [libc::c_int; 8] = [
     libc::SIGINT,
@@ -39,27 +41,6 @@ const ECHO: Duration = Duration::from_millis(200);
 
 /// Time after which a signal does not count as the second one any more.
 const MEMORY: Duration = Duration::from_secs(10);
-
-/// True if this process was started with SIGPIPE ignored.
-static IGNORES_PIPES: AtomicBool = AtomicBool::new(false);
-
-/// The loader calls the functions of this section before Rust's runtime begins, which ignores SIGPIPE.
-// SAFETY: the section holds addresses of functions that take what the loader passes to them, or less; this one needs neither the
-// runtime nor memory.
-#[used]
-#[unsafe(link_section = ".init_array")]
-static NOTE_PIPES: extern "C" fn() = note_pipes;
-
-extern "C" fn note_pipes() {
-    let mut action = MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: without a new action, the call only writes the present one, which is read if it succeeded.
-    let ignores = unsafe {
-        libc::sigaction(libc::SIGPIPE, std::ptr::null(), action.as_mut_ptr()) == 0
-            && action.assume_init_ref().sa_sigaction == libc::SIG_IGN
-    };
-    // Relaxed: no other thread runs yet.
-    IGNORES_PIPES.store(ignores, Ordering::Relaxed);
-}
 
 /// Signals to this process, kept for a command that is not started yet. Dropping the value makes them reach this process
 /// again; those that came before are gone.
@@ -104,20 +85,18 @@ impl KeptSignals {
         Ok(KeptSignals { descriptor, before, ignored_children: children == libc::SIG_IGN })
     }
 
-    /// Changes `command`, which is not started yet, so that it has the signals blocked that this process had blocked before, and
-    /// ignores those that this process was started to ignore.
+    /// Changes `command`, which is not started yet, so that it has the signals blocked that this process had blocked before,
+    /// ignores those that this process was started to ignore, and lacks the standard files that this process lacked.
     pub fn prepare(&self, command: &mut Command) {
         let (before, ignored_children) = (self.before, self.ignored_children);
-        // SAFETY: both functions are async-signal-safe, and the set is a copy that the closure owns.
+        // SAFETY: all functions are async-signal-safe, the set is a copy that the closure owns, and the child executes the command
+        // next, which has inherited its standard files.
         unsafe {
             command.pre_exec(move || {
                 if ignored_children {
                     libc::signal(libc::SIGCHLD, libc::SIG_IGN);
                 }
-                // The standard library has given it the default action.
-                if IGNORES_PIPES.load(Ordering::Relaxed) {
-                    libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-                }
+                start_state::restore();
                 match libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) {
                     0 => Ok(()),
                     refused => Err(io::Error::from_raw_os_error(refused)),
