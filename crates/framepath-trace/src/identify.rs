@@ -415,7 +415,8 @@ impl Identification<'_> {
                     self.found.links.time += 1;
                     Some(*place)
                 }
-                (None, [(_, place)]) => {
+                // Inputs that are joined may have other times than the output, and other rates.
+                (None, [(_, place)]) if !joins => {
                     self.found.links.order += 1;
                     Some(*place)
                 }

@@ -7,6 +7,7 @@ mod compare;
 mod ffmpeg;
 mod gstreamer;
 mod harmless;
+mod lineage;
 mod marks;
 mod windows;
 
@@ -24,6 +25,7 @@ framepath_testkit::tests! {
     ffmpeg::a_gate_checks_the_figures_of_a_trace,
     ffmpeg::a_part_of_the_way_begins_with_its_first_stage,
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
+    lineage::each_output_has_the_input_that_its_pixels_show,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
