@@ -237,9 +237,11 @@ impl Identification<'_> {
             }
             Call::GetBuffer => self.begin_to_decode(index, &span),
             Call::ReceiveFrame if has_item && self.inside.contains_key(&object) => {
+                // The bytes at this address are those of a new picture.
+                self.origins.remove(&of_process(span.data));
+                self.holders.remove(&of_process(span.data));
                 if let Some(frame) = self.decoded(&span) {
                     self.found.frames[frame].receive = Some(index);
-                    self.origins.remove(&of_process(span.data));
                     let picture = Picture { frames: vec![frame], is_filtered: false, encoders: Vec::new() };
                     self.holders.insert(of_process(span.data), vec![picture]);
                 }
@@ -360,6 +362,8 @@ impl Identification<'_> {
         let parents = self.parents(graph, span);
         if parents.is_empty() {
             self.found.ambiguous += 1;
+            // The bytes at this address are those of another picture now.
+            self.holders.remove(&bytes);
             return;
         }
         let mut frames = Vec::new();
