@@ -12,15 +12,16 @@ use std::time::Duration;
 use framepath_model::shown::shown;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
 use framepath_os::time::now_ns;
-use serde::Serialize;
 
 use crate::attribution::TraceFacts;
+use crate::call_findings::{CallFindings, LateProbes};
 use crate::calls::CallEvent;
 use crate::device_calls::DeviceCall;
 use crate::device_frames::DeviceFrames;
-use crate::frame_ledger::{MOST_STREAMS, StreamLedger, ledgers};
-use crate::identify::{LinkCounts, identify};
+use crate::frame_ledger::{MOST_STREAMS, ledgers};
+use crate::identify::identify;
 use crate::library::{self, MappedFile};
+use crate::link_counts::LinkCounts;
 use crate::mark::{Mark, forget_marks};
 use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
@@ -29,7 +30,6 @@ use crate::preload::{Preload, PreloadEvent};
 use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
 use crate::recording::TraceLevel;
-use crate::shown_order::Unmatched;
 use crate::spans::{frame_copies, spans};
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
@@ -90,57 +90,12 @@ pub(crate) struct FileMapping {
     pub(crate) path: PathBuf,
 }
 
-/// File that got its probes when a process had already mapped it: earlier calls are not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct LateProbes {
-    /// Name of the file.
-    pub file: String,
-    /// Id of the process.
-    pub process: i32,
-    /// Time from the mapping to the probes, nanoseconds.
-    pub late_ns: u64,
-}
-
 /// Origin of the events.
 #[derive(Debug)]
 enum Source {
     Probes(Box<Probes>),
     /// The library in the programs: it reports neither waits nor wake-ups.
     Library(Preload),
-}
-
-/// Findings in a recording's calls.
-#[derive(Debug, Default)]
-pub(crate) struct CallFindings {
-    /// Level of the recording; `None` without calls.
-    pub(crate) level: Option<TraceLevel>,
-    pub(crate) calls: Vec<CallEvent>,
-    /// True if only some stages are shown.
-    pub(crate) is_limited: bool,
-    pub(crate) streams: Vec<StreamLedger>,
-    /// Number of further streams, with fewer frames.
-    pub(crate) more_streams: usize,
-    pub(crate) ambiguous: u64,
-    /// Links between the calls of FFmpeg's frames.
-    pub(crate) links: LinkCounts,
-    pub(crate) unmatched: Vec<Unmatched>,
-    /// Names of the codecs of threads that a codec has started.
-    pub(crate) codecs: HashMap<i32, String>,
-    /// CPU clocks of threads during the recording, nanoseconds.
-    pub(crate) clocks: HashMap<i32, u64>,
-    pub(crate) lost: u64,
-    pub(crate) probes: ProbeCount,
-    /// Objects that threads waited for.
-    pub(crate) objects: WaitObjects,
-    /// Files that got their probes behind the mapping.
-    pub(crate) late: Vec<LateProbes>,
-    /// Why programs and libraries got no probes.
-    pub(crate) unprobed: Vec<String>,
-    /// Number of marks of frames, and of calls of devices.
-    pub(crate) marks: usize,
-    pub(crate) device_calls: usize,
-    /// True if the ledgers tell the time behind a used CPU quota from preemptions.
-    pub(crate) knows_quotas: bool,
 }
 
 /// Keeps a record, or counts it if there are too many: a hostile program can make any number.

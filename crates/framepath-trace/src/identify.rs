@@ -17,9 +17,8 @@
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
 use crate::calls::{Call, NO_PTS};
+use crate::link_counts::LinkCounts;
 use crate::names::{Media, ObjectNames};
 use crate::shown_order::{Unmatched, show_in_order};
 use crate::spans::{CallSpan, FrameCopy};
@@ -57,33 +56,6 @@ pub(crate) struct Identified {
     pub(crate) links: LinkCounts,
     /// Pictures that are not matched to frames.
     pub(crate) unmatched: Vec<Unmatched>,
-}
-
-/// Numbers of links between the calls of frames, by the rule that made them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct LinkCounts {
-    /// The same bytes, a copy that the library has seen made, or the time that a codec keeps.
-    pub descent: u64,
-    /// The presentation time alone.
-    pub time: u64,
-    /// The order: there was only one frame that it could be.
-    pub order: u64,
-}
-
-impl LinkCounts {
-    /// Returns the sentence of the report; `None` if all links are by descent.
-    pub(crate) fn note(self) -> Option<String> {
-        let LinkCounts { descent, time, order } = self;
-        let percent = |links: u64| 100.0 * links as f64 / (descent + time + order) as f64;
-        (time + order > 0).then(|| {
-            format!(
-                "links of frames: {:.1} % by descent, {:.1} % by time, {:.1} % by order",
-                percent(descent),
-                percent(time),
-                percent(order)
-            )
-        })
-    }
 }
 
 /// Filters that make one picture from those of all their inputs: with each frame of the first input, the newest ones of the

@@ -49,6 +49,7 @@
 #![forbid(unsafe_code)]
 
 mod attribution;
+mod call_findings;
 mod call_log;
 mod calls;
 mod copy_functions;
@@ -63,6 +64,7 @@ mod frame_text;
 mod identify;
 mod kept_time;
 mod library;
+mod link_counts;
 mod live;
 mod loader_cache;
 mod mark;
@@ -94,11 +96,11 @@ mod wait_reason;
 /// C header with which a program names its frames itself: `framepath_frame` and `framepath_frame_end`.
 pub const FRAME_HEADER: &str = include_str!("../include/framepath_frame.h");
 
-pub use call_log::LateProbes;
+pub use call_findings::LateProbes;
 pub use calls::{CALL_SITES, Call, CallEvent, CallItem, CallSite, NO_PTS, Phase};
 pub use error::TraceError;
 pub use frame_ledger::StreamLedger;
-pub use identify::LinkCounts;
+pub use link_counts::LinkCounts;
 pub use live::LiveRecording;
 pub use recording::{Recording, TraceLevel, highest_level};
 pub use report::{LeftOut, LeftOutReason, QuotaCount, TraceReport, Usage};

@@ -15,10 +15,10 @@ use framepath_os::process::children::ResourceUsage;
 use framepath_os::process::signal;
 use serde::Serialize;
 
-use crate::call_log::{CallFindings, LateProbes};
+use crate::call_findings::{CallFindings, LateProbes};
 use crate::calls::{CALL_SITES, Call, CallEvent};
 use crate::frame_ledger::StreamLedger;
-use crate::identify::LinkCounts;
+use crate::link_counts::LinkCounts;
 use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
