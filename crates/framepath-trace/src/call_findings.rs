@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the calls of a recording show.
+//! Findings in the calls of a recording.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process was started with and Rust's runtime changes before `main`: it opens /dev/null in place of closed standard
-//! files, and ignores SIGPIPE.
+//! State with which this process was started and that Rust's runtime changes before `main`: it opens /dev/null in place of
+//! closed standard files, and ignores SIGPIPE.
 
 use std::mem::MaybeUninit;
 use std::ptr;
