@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Causes of a part of a frame's time: from what the part is, and from the timelines of its threads.
 
+use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 
 use framepath_model::ledger::{Cause, Row, SpanPlace, flag};
@@ -37,6 +38,8 @@ pub(crate) struct TraceFacts<'a> {
     pool_calls: HashMap<i32, Vec<usize>>,
     /// Indices of each thread's waits for the time of a buffer, in the order of their begins.
     clock_waits: HashMap<i32, Vec<usize>>,
+    /// Number of stretches of threads that were given to frames.
+    steps: Cell<u64>,
 }
 
 /// Part of a frame's time.
@@ -55,6 +58,9 @@ pub(crate) enum Part {
     /// A device has the frame.
     Device,
 }
+
+/// Most stretches of threads that are given to frames, some seconds of work: further frames are left out.
+const MOST_STEPS: u64 = 200_000_000;
 
 /// Process and address of a codec.
 pub(crate) type CodecId = (i32, u64);
@@ -83,6 +89,7 @@ impl TraceFacts<'_> {
             pool_calls: by_thread(spans, has_pool),
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
             pools,
+            steps: Cell::new(0),
         }
     }
 
@@ -104,6 +111,11 @@ impl TraceFacts<'_> {
         birth_ns: u64,
         stages: Vec<(Vec<PartUntil>, i32)>,
     ) {
+        // A program can leave any number of frames open for any time.
+        if self.steps.get() > MOST_STEPS {
+            ledger.others += 1;
+            return;
+        }
         ledger.frames += 1;
         let mut at_ns = birth_ns;
         let last = stages.len().saturating_sub(1);
@@ -130,8 +142,7 @@ impl TraceFacts<'_> {
 
     /// True if the thread began a call with another item between the two times.
     pub(crate) fn is_busy(&self, thread: i32, from_ns: u64, to_ns: u64) -> bool {
-        self.calls_between(thread, from_ns, to_ns)
-            .any(|span| span.enter_ns > from_ns && span.enter_ns < to_ns)
+        self.next_call(thread, from_ns + 1).is_some_and(|enter_ns| enter_ns < to_ns)
     }
 
     /// Returns the time until which a frame belongs to the thread `from`, which has it at `from_ns`. The thread `to`, which
@@ -162,11 +173,6 @@ impl TraceFacts<'_> {
         let indices = self.calls.get(&thread)?;
         let next = indices.partition_point(|index| self.spans[*index].enter_ns < from_ns);
         indices.get(next).map(|index| self.spans[*index].enter_ns)
-    }
-
-    /// Returns the thread's calls with items that overlap the time.
-    fn calls_between(&self, thread: i32, from_ns: u64, to_ns: u64) -> impl Iterator<Item = &CallSpan> {
-        self.overlapping(&self.calls, thread, from_ns, to_ns)
     }
 
     fn overlapping<'b>(
@@ -210,8 +216,11 @@ impl TraceFacts<'_> {
 
     /// Returns the end of the thread's last call with an item between the two times, `to_ns` at most.
     fn busy_until(&self, thread: i32, from_ns: u64, to_ns: u64) -> u64 {
-        let calls = self.calls_between(thread, from_ns, to_ns);
-        calls.map(|span| span.leave_ns.min(to_ns)).max().unwrap_or(from_ns)
+        // Calls of a thread come one after the other.
+        let indices = self.calls.get(&thread).map_or(&[][..], Vec::as_slice);
+        let before = indices.partition_point(|index| self.spans[*index].enter_ns < to_ns);
+        let last = before.checked_sub(1).map(|last| self.spans[indices[last]].leave_ns);
+        last.map_or(from_ns, |leave_ns| leave_ns.clamp(from_ns, to_ns))
     }
 
     /// Adds the time in which a frame passes from one thread to another one, which shows it or not.
@@ -225,8 +234,7 @@ impl TraceFacts<'_> {
     ) {
         // The first thread has handed over the frame before it goes on with another one. If it had to wake up the second
         // one for that, the frame was its own until then.
-        let calls = self.calls_between(from, from_ns, to_ns);
-        let next_ns = calls.map(|span| span.enter_ns).find(|enter_ns| *enter_ns >= from_ns).unwrap_or(to_ns);
+        let next_ns = self.next_call(from, from_ns).filter(|next_ns| *next_ns < to_ns).unwrap_or(to_ns);
         let line = self.timelines.get(&to);
         let handed_ns = line
             .and_then(|line| line.last_end(from_ns, next_ns, |wait| wait.may_be_ended_by(from)))
@@ -288,7 +296,9 @@ impl TraceFacts<'_> {
         from_ns: u64,
         to_ns: u64,
     ) -> impl Iterator<Item = ThreadStretch> {
-        self.timelines.get(&thread).into_iter().flat_map(move |line| line.between(from_ns, to_ns))
+        let stretches = self.timelines.get(&thread).into_iter();
+        let stretches = stretches.flat_map(move |line| line.between(from_ns, to_ns));
+        stretches.inspect(|_| self.steps.set(self.steps.get() + 1))
     }
 
     fn add_thread(

@@ -106,6 +106,15 @@ pub(crate) fn keep<T>(records: &mut Vec<T>, record: T, dropped: &mut u64) {
     }
 }
 
+/// Notes why a file got no probes. What is no regular file has none to get.
+fn note(unprobed: &mut Vec<String>, path: &Path, error: &io::Error) {
+    let is_expected = matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::WouldBlock);
+    if unprobed.len() < MOST_NOTES && !is_expected {
+        let path = path.display().to_string();
+        unprobed.push(format!("cannot attach probes to {}: {error}", shown(&path)));
+    }
+}
+
 impl CallLog {
     /// Prepares probes.
     ///
@@ -139,15 +148,19 @@ impl CallLog {
         let Source::Probes(probes) = &mut self.source else { return Ok(self) };
         let files = library::mapped(process)?;
         probes.set_scope(ProbeScope::with_libraries(files.iter().map(|file| file.name.as_str())));
+        let mut unprobed = Vec::new();
         for file in files {
-            probes.attach(&file, process)?;
+            if let Err(error) = probes.attach(&file, process) {
+                note(&mut unprobed, &file.path, &error);
+            }
         }
         probes.attach_known(process, None, None)?;
         probes.trace(process)?;
-        // Files that the process has mapped meanwhile.
+        // Files that the process has mapped meanwhile. The others have their probes, or a note.
         for file in library::mapped(process)? {
-            probes.attach(&file, process)?;
+            let _ = probes.attach(&file, process);
         }
+        self.unprobed = unprobed;
         Ok(self)
     }
 
@@ -230,15 +243,15 @@ impl CallLog {
                     self.late.push(LateProbes { file: file.name, process: mapping.process, late_ns });
                 }
                 Ok(_) => {}
-                // The process has ended meanwhile.
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) || !file.path.exists() => {
+                // The process has ended meanwhile, or there is no time now: the next mapping is a new chance.
+                Err(error)
+                    if error.raw_os_error() == Some(libc::ESRCH)
+                        || error.kind() == io::ErrorKind::WouldBlock
+                        || !file.path.exists() =>
+                {
                     self.mapped.remove(&key);
                 }
-                Err(error) if self.unprobed.len() < MOST_NOTES => {
-                    let path = mapping.path.display().to_string();
-                    self.unprobed.push(format!("cannot attach probes to {}: {error}", shown(&path)));
-                }
-                Err(_) => {}
+                Err(error) => note(&mut self.unprobed, &mapping.path, &error),
             }
         }
         // The first driver of a device may have come since.
@@ -340,6 +353,10 @@ impl CallLog {
             preload.end();
         }
         self.read();
+        // The rest takes a while, in which other programs need not pay.
+        if let Source::Probes(probes) = &mut self.source {
+            probes.detach();
+        }
         let findings = self.findings(events, sampled, end_ns);
         let clocks = self.clocks(events);
         CallFindings { calls: self.calls, clocks, ..findings }

@@ -15,7 +15,7 @@
 //! A decoded frame may go several ways: through several graphs, to several ends of one graph, to several encoders. There is
 //! a [`TracedFrame`] for each way; those of one decoded frame have the same [`TracedFrame::send`].
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::calls::{Call, NO_PTS};
 use crate::link_counts::LinkCounts;
@@ -92,6 +92,11 @@ const WAITING: usize = 1024;
 const MOST_CODECS: usize = 256;
 const MOST_TEXTURES: usize = 1024;
 
+/// Most frames of a recording, frames that a picture is made of, and pictures, ends or encoders of the bytes at one address.
+const MOST_FRAMES: usize = 4 << 20;
+const MOST_PARENTS: usize = 16;
+const MOST_PICTURES: usize = 64;
+
 /// Finds the frames in `spans`, which are in the order of their begins.
 /// `copies` are the frames that were made from others, in the order of their times.
 pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectNames) -> Identified {
@@ -103,6 +108,7 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
         holders: HashMap::new(),
         decoding: HashMap::new(),
         packet: HashMap::new(),
+        waiting: HashMap::new(),
         inside: HashMap::new(),
         encoding: HashMap::new(),
         graphs: HashMap::new(),
@@ -143,6 +149,8 @@ struct Identification<'a> {
     decoding: HashMap<(i32, u64), usize>,
     /// Frames of each encoded packet, by the address of its bytes.
     packet: HashMap<(i32, u64), Vec<usize>>,
+    /// Frames of a process that no thread has begun to decode, by their times.
+    waiting: HashMap<(i32, i64), Vec<usize>>,
     /// Frames inside a decoder, with their times there.
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
     /// Frames inside an encoder, with their times there.
@@ -205,7 +213,13 @@ impl Identification<'_> {
                 self.found.links.descent += u64::from(read.is_some());
                 let frame = TracedFrame { decoder: object, read, send: index, ..TracedFrame::default() };
                 self.found.frames.push(frame);
-                self.enter(object, span.pts, self.found.frames.len() - 1);
+                let frame = self.found.frames.len() - 1;
+                let waiting = self.waiting.entry((span.process, span.pts)).or_default();
+                waiting.push(frame);
+                if waiting.len() > WAITING {
+                    waiting.remove(0);
+                }
+                self.enter(object, span.pts, frame);
             }
             Call::GetBuffer => self.begin_to_decode(index, &span),
             Call::ReceiveFrame if has_item && self.inside.contains_key(&object) => {
@@ -282,8 +296,12 @@ impl Identification<'_> {
         found?.frames.first().copied()
     }
 
-    /// Returns the index of a new frame that goes another way than `frame` from the next call on, at its encoder at the latest.
+    /// Returns the index of a new frame that goes another way than `frame` from the next call on, at its encoder at the latest;
+    /// `frame` itself if there are too many.
     fn another_way(&mut self, frame: usize) -> usize {
+        if self.found.frames.len() >= MOST_FRAMES {
+            return frame;
+        }
         let way =
             TracedFrame { encode: None, write: None, present: None, ..self.found.frames[frame].clone() };
         self.found.frames.push(way);
@@ -342,7 +360,9 @@ impl Identification<'_> {
         for passing in parents {
             let inside = self.graphs.entry(graph).or_default();
             if let Some(inside) = inside.iter_mut().find(|inside| inside.call == passing.call) {
-                inside.sinks.push(span.object);
+                if inside.sinks.len() < MOST_PICTURES && !inside.sinks.contains(&span.object) {
+                    inside.sinks.push(span.object);
+                }
             }
             for frame in passing.frames {
                 let way = self.found.frames[frame].filter;
@@ -352,6 +372,10 @@ impl Identification<'_> {
                 frames.push(frame);
             }
         }
+        // One frame may come by several inputs.
+        let mut sends = HashSet::new();
+        frames.retain(|frame| sends.insert(self.found.frames[*frame].send));
+        frames.truncate(MOST_PARENTS);
         let decoded = |picture: &Picture| -> Vec<usize> {
             picture.frames.iter().map(|frame| self.found.frames[*frame].send).collect()
         };
@@ -359,7 +383,7 @@ impl Identification<'_> {
         let is_same = |other: &Picture| decoded(other) == decoded(&picture);
         let has_others = self.holders.get(&bytes).is_some_and(|pictures| !pictures.iter().all(is_same));
         let pictures = self.holders.entry(bytes).or_default();
-        if has_others {
+        if has_others || pictures.len() >= MOST_PICTURES {
             pictures.clear();
         }
         pictures.push(picture);
@@ -404,6 +428,7 @@ impl Identification<'_> {
         let mut inputs: Vec<u64> = inside.iter().map(|passing| passing.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
+        inputs.truncate(MOST_PARENTS);
         for input in inputs.into_iter().filter(|input| *input != first.input) {
             let of_input = inside.iter().filter(|passing| passing.input == input);
             let before = of_input.filter(|passing| passing.pts <= first.pts);
@@ -459,7 +484,9 @@ impl Identification<'_> {
             self.found.frames[*frame].encode = Some((index, None));
         }
         if let Some(picture) = self.holders.get_mut(&bytes).and_then(|pictures| pictures.get_mut(at)) {
-            picture.encoders.push(span.object);
+            if picture.encoders.len() < MOST_PICTURES {
+                picture.encoders.push(span.object);
+            }
         }
         let inside = self.encoding.entry(encoder).or_default();
         inside.push(Encoding { pts: span.pts, frames });
@@ -512,18 +539,15 @@ impl Identification<'_> {
     /// Notes that a thread has begun to decode a frame: by its time; if that is not enough, because the packet is just being
     /// sent by this thread, or because the threads of a decoder begin with the frames in the order of their packets.
     fn begin_to_decode(&mut self, index: usize, span: &CallSpan) {
+        let Some(waiting) = self.waiting.get_mut(&(span.process, span.pts)) else { return };
         let frames = &self.found.frames;
-        let is_new = |frame: &usize| frames[*frame].buffer.is_none() && frames[*frame].receive.is_none();
-        let of_process = self.inside.iter().filter(|((process, _), _)| *process == span.process);
-        let candidates = of_process.map(|(_, inside)| {
-            let new = inside.iter().filter(|(_, frame)| is_new(frame));
-            let fitting: Vec<usize> =
-                new.filter(|(pts, _)| *pts == span.pts).map(|(_, frame)| *frame).collect();
-            fitting
-        });
+        waiting.retain(|frame| frames[*frame].buffer.is_none() && frames[*frame].receive.is_none());
+        let fitting = &waiting[..];
         // With two decoders that have a frame of this time, the thread could be either's.
-        let mut candidates = candidates.filter(|fitting| !fitting.is_empty());
-        let (Some(fitting), None) = (candidates.next(), candidates.next()) else { return };
+        let Some(first) = fitting.first().map(|frame| frames[*frame].decoder) else { return };
+        if fitting.iter().any(|frame| frames[*frame].decoder != first) {
+            return;
+        }
         let frame = match fitting[..] {
             [frame] => frame,
             // No times, or a hidden picture with the time of a shown one.

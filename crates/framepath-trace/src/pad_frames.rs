@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::calls::Call;
-use crate::frame_ledger::{PRESENT, StreamLedger, complete};
+use crate::frame_ledger::{MOST_STREAMS, PRESENT, StreamLedger, complete};
 use crate::names::Pad;
 use crate::shown_order::{Unmatched, presents, shown_in_order};
 use crate::spans::CallSpan;
@@ -23,6 +23,9 @@ const LONGEST: usize = 100;
 
 /// Most pads of a process that are looked at.
 const MOST_PADS: usize = 512;
+
+/// Most places of frames at pads of all ways.
+const MOST_PLACES: usize = 8 << 20;
 
 /// Pad, with its calls.
 #[derive(Debug)]
@@ -79,12 +82,23 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unm
         shown.entry(facts.spans[*index].thread).or_default().push(*index);
     }
     let (mut ledgers, mut unmatched) = (Vec::new(), Vec::new());
+    let mut left = MOST_PLACES;
     for passages in processes.values() {
         let passages: Vec<&Passage<'_>> =
             passages.values().filter(|passage| !passage.calls.is_empty()).collect();
         let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| follows(passage, next));
-        let mut routes: Vec<Route<'_>> =
-            passages.iter().filter(is_end).map(|end| Route::of(&way(&passages, end))).collect();
+        let mut ends: Vec<&Passage<'_>> = passages.iter().filter(is_end).copied().collect();
+        ends.sort_by_key(|end| std::cmp::Reverse(end.calls.len()));
+        ends.truncate(MOST_STREAMS);
+        let ways = ends.iter().map(|end| way(&passages, end));
+        // The pads of a tree are on many ways.
+        let mut fits = |way: &Vec<&Passage<'_>>| {
+            let places = way.len() * way.first().map_or(0, |first| first.calls.len());
+            let is_left = left.checked_sub(places);
+            left = is_left.unwrap_or(left);
+            is_left.is_some()
+        };
+        let mut routes: Vec<Route<'_>> = ways.filter(|way| fits(way)).map(|way| Route::of(&way)).collect();
         unmatched.extend(show(&mut routes, &presents, &shown, facts.spans));
         ledgers.extend(routes.into_iter().map(|route| route.ledger(facts)));
     }

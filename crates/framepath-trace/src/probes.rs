@@ -281,7 +281,7 @@ impl Probes {
     /// all. Returns true if it has some and had no probes before.
     ///
     /// # Errors
-    /// A link cannot be made.
+    /// `WouldBlock` if there is no time for a look at the file now. A link cannot be made; the file cannot be opened.
     pub(crate) fn attach(&mut self, file: &MappedFile, process: u32) -> io::Result<bool> {
         // From here on, the file is the one that is open: a hostile program can change what its path means.
         let opened = RegularFile::open(&file.path)?;
@@ -295,7 +295,7 @@ impl Probes {
         }
         if self.patience.left().is_zero() {
             self.skipped += 1;
-            return Ok(false);
+            return Err(io::ErrorKind::WouldBlock.into());
         }
         let since = Instant::now();
         let found = Rc::new(probed(opened, &file.name));
@@ -473,11 +473,18 @@ impl Probes {
     }
 }
 
-impl Drop for Probes {
-    fn drop(&mut self) {
+impl Probes {
+    /// Removes all probes. Events that have come are still there.
+    pub(crate) fn detach(&mut self) {
         self.tracepoints.clear();
         self.devices.detach();
         remove(self.links.drain(..).map(|(_, link)| link).collect());
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        self.detach();
     }
 }
 

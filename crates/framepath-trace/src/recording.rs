@@ -294,6 +294,11 @@ impl Recording {
             Ok(child) if !is_left() => Usage::of_command(&wait(child)?, before_ns),
             _ => Usage { cpu_ns, ..Usage::default() },
         };
+        // A signal to this process is its own from now on.
+        drop(relay);
+        if let Some(kept) = kept {
+            kept.release();
+        }
         let (threads, lost, events, sampled) = log.finish(end_ns);
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         let mut report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames);

@@ -106,11 +106,18 @@ impl KeptSignals {
     }
 }
 
-impl Drop for KeptSignals {
-    fn drop(&mut self) {
+impl KeptSignals {
+    /// Makes the signals reach this thread again; those that came before are gone. Call this where the value was made.
+    pub fn release(&self) {
         while take(&self.descriptor).is_some() {}
         // SAFETY: the set was initialised by pthread_sigmask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for KeptSignals {
+    fn drop(&mut self) {
+        self.release();
     }
 }
 
