@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use rustix::io::Errno;
@@ -216,6 +217,10 @@ const REMOVERS: usize = 32;
 /// They do it in their exit: in close(2), a SIGKILL to this process would make the kernel give up, and leave breakpoints in other programs
 /// (uprobe_unregister_nosync() in kernel/events/uprobes.c).
 pub fn remove(links: Vec<Link>) {
+    // One at a time: a process that is started meanwhile has a copy of this call's pipe, and would wait for one that has a copy of its
+    // own. A lock of nothing cannot be half changed.
+    static REMOVING: Mutex<()> = Mutex::new(());
+    let _alone = REMOVING.lock().unwrap_or_else(PoisonError::into_inner);
     let descriptors: Vec<i32> = links.iter().map(|link| link.descriptor.as_raw_fd()).collect();
     // Ends when this process has closed its copies: the last one to close a link removes it.
     let Ok((closed, closing)) = pipe_with(PipeFlags::CLOEXEC) else { return };
@@ -417,5 +422,49 @@ impl BpfProgram {
             padding: 0,
         };
         Ok(Link { descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::{Duration, Instant};
+
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    /// Returns true if a child of this process has one of these pipes open, or the event of a link.
+    fn has_remover() -> bool {
+        let is_remover = |pid: u32| {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            let parent = format!("PPid:\t{}\n", std::process::id());
+            let events = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+            let mut events = events.filter_map(|entry| fs::read_link(entry.path()).ok());
+            status.contains(&parent) && events.any(|path| path.to_string_lossy().contains("[eventfd]"))
+        };
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).any(is_remover)
+    }
+
+    /// Each of several removals at once waits for its own processes, not for those of another one that have a copy of its pipe.
+    #[test]
+    fn removals_at_the_same_time_end() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| {
+                thread::spawn(|| {
+                    for _ in 0..20 {
+                        let link = |_| Link { descriptor: eventfd(0, EventfdFlags::CLOEXEC).unwrap() };
+                        remove((0..4).map(link).collect());
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while has_remover() {
+            assert!(Instant::now() < deadline, "a process that removes links does not end");
+            thread::sleep(Duration::from_millis(20));
+        }
     }
 }
