@@ -17,7 +17,7 @@
 
 mod filters;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::filters::Passing;
 use crate::calls::{Call, NO_PTS};
@@ -88,6 +88,7 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
         inside: HashMap::new(),
         encoding: HashMap::new(),
         graphs: HashMap::new(),
+        ends: HashMap::new(),
         origins: HashMap::new(),
         sinks: HashMap::new(),
         textures: HashMap::new(),
@@ -133,6 +134,8 @@ struct Identification<'a> {
     encoding: HashMap<(i32, u64), Vec<Encoding>>,
     /// Frames that were put into a graph.
     graphs: HashMap<(i32, u64), Vec<Passing>>,
+    /// Ends of each graph that have returned pictures.
+    ends: HashMap<(i32, u64), HashSet<u64>>,
     /// Input of a graph from which the bytes at an address come.
     origins: HashMap<(i32, u64), Passing>,
     /// End of a graph from which each encoder has got its last frame.

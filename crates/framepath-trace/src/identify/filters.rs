@@ -88,7 +88,12 @@ impl Identification<'_> {
     pub(super) fn filtered(&mut self, index: usize, span: &CallSpan) {
         let graph = self.graph(span);
         let bytes = (span.process, span.data);
-        let parents = self.parents(graph, span);
+        let ends = self.ends.entry(graph).or_default();
+        if ends.len() < MOST_PICTURES {
+            ends.insert(span.object);
+        }
+        let has_one_end = ends.len() == 1;
+        let parents = self.parents(graph, span, has_one_end);
         if parents.is_empty() {
             self.found.ambiguous += 1;
             // The bytes at this address are those of another picture now.
@@ -129,7 +134,7 @@ impl Identification<'_> {
     }
 
     /// Finds what a picture that an end of a graph returns was made of.
-    fn parents(&mut self, graph: (i32, u64), span: &CallSpan) -> Vec<Passing> {
+    fn parents(&mut self, graph: (i32, u64), span: &CallSpan, has_one_end: bool) -> Vec<Passing> {
         let origin = self.origins.get(&(span.process, span.data));
         let origin = origin.filter(|origin| self.graph(&self.spans[origin.call]) == graph);
         let Some(inside) = self.graphs.get(&graph) else { return Vec::new() };
@@ -163,7 +168,8 @@ impl Identification<'_> {
             };
             parents.extend(found.map(|place| waiting[place].clone()));
         }
-        let Some(first) = parents.first().filter(|_| joins).cloned() else { return parents };
+        // With several ends, an input may lead to another one alone.
+        let Some(first) = parents.first().filter(|_| joins && has_one_end).cloned() else { return parents };
         let mut inputs: Vec<u64> = inside.iter().map(|passing| passing.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
