@@ -38,8 +38,10 @@ pub(crate) struct TraceFacts<'a> {
     pool_calls: HashMap<i32, Vec<usize>>,
     /// Indices of each thread's waits for the time of a buffer, in the order of their begins.
     clock_waits: HashMap<i32, Vec<usize>>,
-    /// Number of stretches of threads that were given to frames.
+    /// Number of stretches of threads that were given to frames, and of looks for them.
     steps: Cell<u64>,
+    /// Number of spans that the ledgers keep.
+    kept: Cell<usize>,
 }
 
 /// Part of a frame's time.
@@ -60,7 +62,13 @@ pub(crate) enum Part {
 }
 
 /// Most stretches of threads that are given to frames, some seconds of work: further frames are left out.
-const MOST_STEPS: u64 = 200_000_000;
+const MOST_STEPS: u64 = 50_000_000;
+
+/// Most parts of frames' times that all ledgers keep for their pictures.
+const MOST_SPANS: usize = 8 << 20;
+
+/// Most threads of a codec.
+const MOST_POOL: usize = 1024;
 
 /// Process and address of a codec.
 pub(crate) type CodecId = (i32, u64);
@@ -90,6 +98,7 @@ impl TraceFacts<'_> {
             clock_waits: by_thread(spans, |span| span.call == Call::ClockWait),
             pools,
             steps: Cell::new(0),
+            kept: Cell::new(0),
         }
     }
 
@@ -112,11 +121,12 @@ impl TraceFacts<'_> {
         stages: Vec<(Vec<PartUntil>, i32)>,
     ) {
         // A program can leave any number of frames open for any time.
-        if self.steps.get() > MOST_STEPS {
+        if self.steps.get() > MOST_STEPS || self.kept.get() > MOST_SPANS {
             ledger.others += 1;
             return;
         }
         ledger.frames += 1;
+        let before = ledger.spans.len();
         let mut at_ns = birth_ns;
         let last = stages.len().saturating_sub(1);
         for (hop, (parts, thread)) in stages.into_iter().enumerate() {
@@ -138,6 +148,7 @@ impl TraceFacts<'_> {
             row.thread = ledger.thread(thread);
             ledger.rows.push(row);
         }
+        self.kept.set(self.kept.get() + ledger.spans.len() - before);
     }
 
     /// True if the thread began a call with another item between the two times.
@@ -296,6 +307,7 @@ impl TraceFacts<'_> {
         from_ns: u64,
         to_ns: u64,
     ) -> impl Iterator<Item = ThreadStretch> {
+        self.steps.set(self.steps.get() + 1);
         let stretches = self.timelines.get(&thread).into_iter();
         let stretches = stretches.flat_map(move |line| line.between(from_ns, to_ns));
         stretches.inspect(|_| self.steps.set(self.steps.get() + 1))
@@ -380,7 +392,10 @@ fn pools(spans: &[CallSpan], events: &[ThreadEvent]) -> HashMap<(i32, u64), Hash
         let before = opens.partition_point(|span| span.enter_ns <= event.at_ns);
         if let Some(open) = before.checked_sub(1).map(|last| opens[last]) {
             if event.at_ns < open.leave_ns {
-                pools.entry((process, open.object)).or_default().insert(thread);
+                let pool = pools.entry((process, open.object)).or_default();
+                if pool.len() < MOST_POOL {
+                    pool.insert(thread);
+                }
             }
         }
     }

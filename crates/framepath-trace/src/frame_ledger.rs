@@ -102,7 +102,7 @@ impl StreamLedger {
 
     /// Adds a part of the time of `row`.
     pub(crate) fn span(&mut self, row: &Row, place: SpanPlace, start_ns: u64, end_ns: u64) {
-        if start_ns < end_ns {
+        if start_ns < end_ns && self.spans.len() < MOST_SPANS {
             self.spans.push(Span { seq: row.seq, start_ns, end_ns, hop: row.hop, place });
         }
     }
@@ -110,6 +110,9 @@ impl StreamLedger {
 
 /// Most streams of a recording that are shown, those with the most frames: a program can make any number of them.
 pub(crate) const MOST_STREAMS: usize = 64;
+
+/// Most parts of the times of a stream's frames that are kept for its pictures: the sums have all.
+const MOST_SPANS: usize = 4 << 20;
 
 /// Most threads of a stream.
 const MOST_THREADS: usize = 1024;

@@ -17,7 +17,7 @@
 
 mod filters;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use self::filters::Passing;
 use crate::calls::{Call, NO_PTS};
@@ -64,12 +64,15 @@ pub(crate) struct Identified {
 /// Greatest number of frames that wait in one decoder, graph or encoder; older ones have been dropped inside.
 const WAITING: usize = 1024;
 
+/// Greatest number of pictures that wait in a graph for a rule other than descent.
+const GRAPH_WAITING: usize = 128;
+
 /// Most decoders of a recording, and most pictures in textures that were not shown.
 const MOST_CODECS: usize = 256;
 const MOST_TEXTURES: usize = 1024;
 
 /// Most frames of a recording, frames that a picture is made of, and pictures, ends or encoders of the bytes at one address.
-const MOST_FRAMES: usize = 4 << 20;
+const MOST_FRAMES: usize = 1 << 20;
 const MOST_PARENTS: usize = 16;
 const MOST_PICTURES: usize = 64;
 
@@ -88,6 +91,7 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
         inside: HashMap::new(),
         encoding: HashMap::new(),
         graphs: HashMap::new(),
+        joins: HashMap::new(),
         ends: HashMap::new(),
         origins: HashMap::new(),
         sinks: HashMap::new(),
@@ -133,7 +137,9 @@ struct Identification<'a> {
     /// Frames inside an encoder, with their times there.
     encoding: HashMap<(i32, u64), Vec<Encoding>>,
     /// Frames that were put into a graph.
-    graphs: HashMap<(i32, u64), Vec<Passing>>,
+    graphs: HashMap<(i32, u64), VecDeque<Passing>>,
+    /// True for each graph that joins its inputs.
+    joins: HashMap<(i32, u64), bool>,
     /// Ends of each graph that have returned pictures.
     ends: HashMap<(i32, u64), HashSet<u64>>,
     /// Input of a graph from which the bytes at an address come.
@@ -368,7 +374,7 @@ impl Identification<'_> {
 
     /// Returns the graph of a filter, or the filter itself: one with a graph that is not known is alone.
     fn graph(&self, span: &CallSpan) -> (i32, u64) {
-        (span.process, self.names.graph(span.process, span.object).unwrap_or(0))
+        (span.process, self.names.graph(span.process, span.object).unwrap_or(span.object))
     }
 
     /// Notes that a thread has begun to decode a frame: by its time; if that is not enough, because the packet is just being

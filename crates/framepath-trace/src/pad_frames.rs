@@ -5,6 +5,7 @@
 //! parts of one frame, such as its RTP packets. The time between two pads of a frame's way belongs to the element between
 //! them, that after the last pad to the sink, until it shows the frame.
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
@@ -23,6 +24,9 @@ const LONGEST: usize = 100;
 
 /// Most pads of a process that are looked at.
 const MOST_PADS: usize = 512;
+
+/// Most frames of pads that are compared with those of other pads of their process.
+const MOST_COMPARED: usize = 50_000_000;
 
 /// Most places of frames at pads of all ways.
 const MOST_PLACES: usize = 8 << 20;
@@ -86,11 +90,12 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unm
     for passages in processes.values() {
         let passages: Vec<&Passage<'_>> =
             passages.values().filter(|passage| !passage.calls.is_empty()).collect();
-        let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| follows(passage, next));
+        let common = Common::default();
+        let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| common.follows(passage, next));
         let mut ends: Vec<&Passage<'_>> = passages.iter().filter(is_end).copied().collect();
         ends.sort_by_key(|end| std::cmp::Reverse(end.calls.len()));
         ends.truncate(MOST_STREAMS);
-        let ways = ends.iter().map(|end| way(&passages, end));
+        let ways = ends.iter().map(|end| way(&passages, end, &common));
         // The pads of a tree are on many ways.
         let mut fits = |way: &Vec<&Passage<'_>>| {
             let places = way.len() * way.first().map_or(0, |first| first.calls.len());
@@ -107,27 +112,55 @@ pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unm
     (ledgers, unmatched)
 }
 
-/// True if the buffers of `pad` go on through `next`: the same element is between them, or one of them belongs to the
-/// other as the inner side of a ghost pad; and half of the times agree.
-fn follows(pad: &Passage<'_>, next: &Passage<'_>) -> bool {
-    let is_linked =
-        pad.pad.next == next.pad.parent || pad.pad.next == next.address || pad.pad.peer == next.pad.parent;
-    is_linked && pad.address != next.address && 2 * common(pad, next) >= pad.calls.len().min(next.calls.len())
+/// Numbers of frames that pass two pads: each is counted once, as long as that is not too much work.
+struct Common {
+    known: RefCell<HashMap<(u64, u64), usize>>,
+    /// Number of frames that may still be looked at.
+    left: Cell<usize>,
 }
 
-fn common(pad: &Passage<'_>, next: &Passage<'_>) -> usize {
-    pad.calls.keys().filter(|time| next.calls.contains_key(time)).count()
+impl Default for Common {
+    fn default() -> Common {
+        Common { known: RefCell::default(), left: Cell::new(MOST_COMPARED) }
+    }
+}
+
+impl Common {
+    /// True if the buffers of `pad` go on through `next`: the same element is between them, or one of them belongs to the
+    /// other as the inner side of a ghost pad; and half of the times agree.
+    fn follows(&self, pad: &Passage<'_>, next: &Passage<'_>) -> bool {
+        let is_linked = pad.pad.next == next.pad.parent
+            || pad.pad.next == next.address
+            || pad.pad.peer == next.pad.parent;
+        is_linked
+            && pad.address != next.address
+            && 2 * self.of(pad, next) >= pad.calls.len().min(next.calls.len())
+    }
+
+    fn of(&self, pad: &Passage<'_>, next: &Passage<'_>) -> usize {
+        let key = (pad.address, next.address);
+        if let Some(known) = self.known.borrow().get(&key) {
+            return *known;
+        }
+        let left = self.left.get().checked_sub(pad.calls.len());
+        let common = left.map_or(0, |left| {
+            self.left.set(left);
+            pad.calls.keys().filter(|time| next.calls.contains_key(time)).count()
+        });
+        self.known.borrow_mut().insert(key, common);
+        common
+    }
 }
 
 /// Returns the pads up to `end`, in the order in which buffers pass them.
-fn way<'a>(passages: &[&'a Passage<'a>], end: &'a Passage<'a>) -> Vec<&'a Passage<'a>> {
+fn way<'a>(passages: &[&'a Passage<'a>], end: &'a Passage<'a>, common: &Common) -> Vec<&'a Passage<'a>> {
     let mut way = vec![end];
     while way.len() < LONGEST {
         let at = way[way.len() - 1];
         let before = passages
             .iter()
-            .filter(|before| follows(before, at) && !way.iter().any(|p| p.address == before.address));
-        match before.max_by_key(|before| common(before, at)) {
+            .filter(|before| common.follows(before, at) && !way.iter().any(|p| p.address == before.address));
+        match before.max_by_key(|before| common.of(before, at)) {
             Some(before) => way.push(before),
             None => break,
         }

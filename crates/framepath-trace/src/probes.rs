@@ -270,8 +270,10 @@ impl Probes {
         let libraries = known_libraries(folders, is_wanted);
         for path in libraries.into_iter().chain(program.map(Path::to_owned)) {
             // The loader's cache may be older than the files.
-            if let Ok(file) = MappedFile::at(path) {
-                self.attach(&file, process)?;
+            let Ok(file) = MappedFile::at(path) else { continue };
+            match self.attach(&file, process) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+                _ => {}
             }
         }
         Ok(())

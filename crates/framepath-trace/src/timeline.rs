@@ -91,6 +91,9 @@ pub(crate) struct WakeUp {
     pub(crate) is_thaw: bool,
 }
 
+/// Most stretches of a thread in which one is looked for: a program can make any number.
+const MOST_LOOKS: usize = 10_000;
+
 impl Timeline {
     /// Returns the stretches between `from_ns` and `to_ns`, cut to this time.
     pub(crate) fn between(&self, from_ns: u64, to_ns: u64) -> impl Iterator<Item = ThreadStretch> {
@@ -106,7 +109,8 @@ impl Timeline {
         })
     }
 
-    /// Returns the end of the last stretch for which `is_wanted` holds and that ended between the two times.
+    /// Returns the end of the last stretch for which `is_wanted` holds and that ended between the two times, of the last
+    /// [`MOST_LOOKS`].
     pub(crate) fn last_end(
         &self,
         from_ns: u64,
@@ -114,7 +118,8 @@ impl Timeline {
         is_wanted: impl Fn(&ThreadStretch) -> bool,
     ) -> Option<u64> {
         let end = self.stretches.partition_point(|stretch| stretch.to_ns <= to_ns);
-        let mut before = self.stretches[..end].iter().rev().take_while(|stretch| stretch.to_ns > from_ns);
+        let mut before =
+            self.stretches[..end].iter().rev().take(MOST_LOOKS).take_while(|stretch| stretch.to_ns > from_ns);
         before.find(|stretch| is_wanted(stretch)).map(|stretch| stretch.to_ns)
     }
 

@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use super::{Identification, MOST_PARENTS, MOST_PICTURES, Picture, WAITING};
+use super::{GRAPH_WAITING, Identification, MOST_PARENTS, MOST_PICTURES, Picture};
 use crate::calls::NO_PTS;
 use crate::spans::{CallSpan, FrameCopy};
 
@@ -68,9 +68,9 @@ impl Identification<'_> {
         let passing = Passing { call: index, input: span.object, pts: span.pts, frames, sinks: Vec::new() };
         self.origins.insert(bytes, passing.clone());
         let inside = self.graphs.entry(graph).or_default();
-        inside.push(passing);
-        if inside.len() > WAITING {
-            inside.remove(0);
+        inside.push_back(passing);
+        if inside.len() > GRAPH_WAITING {
+            inside.pop_front();
         }
     }
 
@@ -101,6 +101,8 @@ impl Identification<'_> {
             return;
         }
         let mut frames = Vec::new();
+        // One frame may come by several inputs.
+        let mut sends = HashSet::new();
         for passing in parents {
             let inside = self.graphs.entry(graph).or_default();
             if let Some(inside) = inside.iter_mut().find(|inside| inside.call == passing.call) {
@@ -109,6 +111,9 @@ impl Identification<'_> {
                 }
             }
             for frame in passing.frames {
+                if frames.len() >= MOST_PARENTS || !sends.insert(self.found.frames[frame].send) {
+                    continue;
+                }
                 let way = self.found.frames[frame].filter;
                 let is_new = way == Some((passing.call, None));
                 let frame = if is_new { frame } else { self.another_way(frame) };
@@ -116,10 +121,6 @@ impl Identification<'_> {
                 frames.push(frame);
             }
         }
-        // One frame may come by several inputs.
-        let mut sends = HashSet::new();
-        frames.retain(|frame| sends.insert(self.found.frames[*frame].send));
-        frames.truncate(MOST_PARENTS);
         let decoded = |picture: &Picture| -> Vec<usize> {
             picture.frames.iter().map(|frame| self.found.frames[*frame].send).collect()
         };
@@ -138,10 +139,10 @@ impl Identification<'_> {
         let origin = self.origins.get(&(span.process, span.data));
         let origin = origin.filter(|origin| self.graph(&self.spans[origin.call]) == graph);
         let Some(inside) = self.graphs.get(&graph) else { return Vec::new() };
-        let joins = self
-            .names
-            .of(graph.0, graph.1)
-            .is_some_and(|named| named.name.split(',').any(|filter| JOINING.contains(&filter)));
+        let joins = *self.joins.entry(graph).or_insert_with(|| {
+            let filters = self.names.of(graph.0, graph.1).map_or("", |named| &named.name);
+            filters.split(',').any(|filter| JOINING.contains(&filter))
+        });
         let mut parents: Vec<Passing> = Vec::new();
         if let Some(origin) = origin {
             self.found.links.descent += 1;
