@@ -12,11 +12,12 @@ use framepath_model::ledger::{Row, Span, SpanPlace, flag};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
 use crate::copy_functions::SAMPLE_NS;
-use crate::identify::{Identified, TracedFrame};
+use crate::identify::Identified;
 use crate::stage_limits::cut;
 use crate::stage_wait::{StageWait, WaitKey};
 use crate::stream_ways::ways;
 use crate::timeline::ThreadStretch;
+use crate::traced_frame::TracedFrame;
 
 /// Ledger of one video stream of a program.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -90,6 +90,7 @@ mod switch_records;
 mod thread_times;
 mod timed_wait;
 mod timeline;
+mod traced_frame;
 mod wait_object;
 mod wait_reason;
 

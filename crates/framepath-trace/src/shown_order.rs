@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 
 use crate::calls::Call;
-use crate::identify::{Identified, TracedFrame};
 use crate::spans::CallSpan;
+use crate::traced_frame::TracedFrame;
 
 /// Pictures of a program's window that are not matched with its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,25 +62,25 @@ pub(crate) fn presents(spans: &[CallSpan]) -> Vec<usize> {
 
 /// Matches the frames of each process of which none was found by its bytes: those of a decoder that has as many as a window has
 /// pictures. Other decoders may have read icons.
-pub(crate) fn show_in_order(found: &mut Identified, spans: &[CallSpan]) {
+pub(crate) fn show_in_order(all: &mut [TracedFrame], spans: &[CallSpan]) -> Vec<Unmatched> {
     let presents = presents(spans);
+    let mut others = Vec::new();
     if presents.is_empty() {
-        return;
+        return others;
     }
     let mut processes: BTreeMap<i32, BTreeMap<u64, Vec<usize>>> = BTreeMap::new();
-    for (index, frame) in found.frames.iter().enumerate().filter(|(_, frame)| frame.receive.is_some()) {
+    for (index, frame) in all.iter().enumerate().filter(|(_, frame)| frame.receive.is_some()) {
         let (process, decoder) = frame.decoder;
         processes.entry(process).or_default().entry(decoder).or_default().push(index);
     }
     for (process, decoders) in processes {
-        if decoders.values().flatten().any(|frame| found.frames[*frame].present.is_some()) {
+        if decoders.values().flatten().any(|frame| all[*frame].present.is_some()) {
             continue;
         }
         let mut unmatched: Vec<Unmatched> = Vec::new();
         let mut fitting: Vec<(Vec<usize>, Vec<usize>)> = Vec::new();
         for frames in decoders.into_values() {
-            let (times, frames): (Vec<u64>, Vec<usize>) =
-                ready(&found.frames, frames, spans).into_iter().unzip();
+            let (times, frames): (Vec<u64>, Vec<usize>) = ready(all, frames, spans).into_iter().unzip();
             match shown_in_order(spans, &presents, process, &times) {
                 Some(Ok(calls)) => fitting.push((frames, calls)),
                 Some(Err(other)) => unmatched.push(other),
@@ -95,13 +95,14 @@ pub(crate) fn show_in_order(found: &mut Identified, spans: &[CallSpan]) {
                 continue;
             }
             for (frame, call) in frames.iter().zip(calls) {
-                found.frames[*frame].present = Some((None, *call));
+                all[*frame].present = Some((None, *call));
             }
         }
         let most = fitting.iter().map(|(frames, _)| frames.len() as u64).max().unwrap_or(0);
         let largest = unmatched.into_iter().max_by_key(|unmatched| unmatched.frames);
-        found.unmatched.extend(largest.filter(|unmatched| unmatched.frames >= most));
+        others.extend(largest.filter(|unmatched| unmatched.frames >= most));
     }
+    others
 }
 
 /// Returns the frames of a decoder that could be shown, with the times at which they were ready, in the order of these. Of a

@@ -3,8 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::identify::TracedFrame;
 use crate::spans::CallSpan;
+use crate::traced_frame::TracedFrame;
 
 /// Most ends of the frames of a decoder.
 const MOST_ENDS: usize = 256;
