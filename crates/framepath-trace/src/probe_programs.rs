@@ -119,12 +119,23 @@ impl Maps<'_> {
         program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
         if site.call.has_return() {
+            let kept = program.label();
             program.store(R10, STASH, R8).store(R10, STASH + 8, R9);
             key(program, index as i32);
+            if site.call.is_opening() {
+                // An encoder opens codecs inside: their number is in place of the item, which this call does not have.
+                let outer = program.label();
+                program.store_value(R10, STASH + 8, 0).map(R1, self.running.as_fd());
+                address(program, R2, KEY);
+                program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, &outer);
+                program.load(R1, R0, 8).add(R1, 1).store(R0, 8, R1).jump(&kept);
+                program.place(outer);
+            }
             program.map(R1, self.running.as_fd());
             address(program, R2, KEY);
             address(program, R3, STASH);
             program.set(R4, 0).call(Helper::MapUpdate);
+            program.place(kept);
         }
         if site.item == CallItem::FramePair {
             address(program, R1, FIELDS[0]);
@@ -174,7 +185,20 @@ impl Maps<'_> {
         program.call(Helper::MapLookup);
         program.jump_if(R0, Condition::Equal, 0, end);
         program.load(R8, R0, 0).load(R9, R0, 8);
+        let is_opening = site.call.is_opening();
+        if is_opening {
+            let outer = program.label();
+            program.jump_if(R9, Condition::Equal, 0, &outer);
+            program.copy(R1, R9).add(R1, -1).store(R0, 8, R1);
+            program.place(outer);
+        }
         begin(program, index as i32 | LEAVE);
+        if is_opening {
+            let inner = program.label();
+            program.jump_if(R9, Condition::NotEqual, 0, &inner).map(R1, self.running.as_fd());
+            address(program, R2, KEY);
+            program.call(Helper::MapDelete).place(inner);
+        }
         if site.filter != CallFilter::All {
             // The next return may be that of a call that is not recorded.
             program.map(R1, self.running.as_fd());
@@ -187,6 +211,10 @@ impl Maps<'_> {
             read_item(program, site.item);
         }
         self.send(program, self.ring, NO_WAKEUP);
+        if is_opening {
+            // The object is that of the outer call.
+            program.jump_if(R9, Condition::NotEqual, 0, end);
+        }
         match site.call {
             // The name of an AVCodec, an AVInputFormat or an AVOutputFormat.
             Call::OpenCodec | Call::OpenInput | Call::OpenOutput => {
