@@ -186,19 +186,6 @@ impl TraceFacts<'_> {
         indices.get(next).map(|index| self.spans[*index].enter_ns)
     }
 
-    fn overlapping<'b>(
-        &'b self,
-        calls: &'b HashMap<i32, Vec<usize>>,
-        thread: i32,
-        from_ns: u64,
-        to_ns: u64,
-    ) -> impl Iterator<Item = &'b CallSpan> {
-        let indices = calls.get(&thread).map_or(&[][..], Vec::as_slice);
-        let first = indices.partition_point(|index| self.spans[*index].leave_ns <= from_ns);
-        let calls = indices[first..].iter().map(|index| &self.spans[*index]);
-        calls.take_while(move |span| span.enter_ns < to_ns)
-    }
-
     /// Adds the time of a part to the row, by cause, and its stretches to the ledger.
     fn add(&self, row: &mut Row, part: Part, from_ns: u64, to_ns: u64, ledger: &mut StreamLedger) {
         match part {
@@ -285,7 +272,10 @@ impl TraceFacts<'_> {
 
     /// Returns the codec with threads of its own that this thread called first between the two times.
     pub(crate) fn pool(&self, thread: i32, from_ns: u64, to_ns: u64) -> Option<CodecId> {
-        let call = self.overlapping(&self.pool_calls, thread, from_ns, to_ns).next()?;
+        let indices = self.pool_calls.get(&thread)?;
+        let first = indices.partition_point(|index| self.spans[*index].leave_ns <= from_ns);
+        let call =
+            indices.get(first).map(|index| &self.spans[*index]).filter(|call| call.enter_ns < to_ns)?;
         Some((call.process, call.object))
     }
 

@@ -17,7 +17,7 @@ use framepath_os::process::regular_file::RegularFile;
 use object::ReadCache;
 
 use crate::elf_file::ElfFile;
-use crate::library::{MappedPart, mappings};
+use crate::library::{MappedPart, code_files, mappings};
 use crate::patience::Patience;
 
 /// Time on a CPU between two samples of a thread, nanoseconds: no multiple or part of the times that programs and
@@ -102,9 +102,7 @@ impl CopyFunctions {
 fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
     let mappings = mappings(process)?;
     let memory = File::open(format!("/proc/{process}/mem"))?;
-    let mut known = HashSet::new();
-    let is_new = |mapping: &&MappedPart| mapping.is_code && known.insert(mapping.file.identity);
-    let mut files: Vec<&MappedPart> = mappings.iter().filter(is_new).collect();
+    let mut files = code_files(&mappings);
     let rank = |mapping: &MappedPart| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
     files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
     for caller in files {

@@ -101,9 +101,13 @@ pub struct LibraryFunction {
 /// # Errors
 /// The process has ended, or belongs to another user.
 pub fn mapped(process: u32) -> io::Result<Vec<MappedFile>> {
+    Ok(code_files(&mappings(process)?).into_iter().map(|part| part.file.clone()).collect())
+}
+
+/// Returns the first part with code of each file in `parts`, in their order.
+pub(crate) fn code_files(parts: &[MappedPart]) -> Vec<&MappedPart> {
     let mut known = HashSet::new();
-    let code = mappings(process)?.into_iter().filter(|mapping| mapping.is_code);
-    Ok(code.map(|mapping| mapping.file).filter(|file| known.insert(file.identity)).collect())
+    parts.iter().filter(|part| part.is_code && known.insert(part.file.identity)).collect()
 }
 
 /// Returns the parts of files that process `process` has mapped, in the order of their addresses.

@@ -434,7 +434,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns true if a child of this process has one of these pipes open, or the event of a link.
+    /// Returns true if a child of this process has an event open, as those have that remove the links of this test.
     fn has_remover() -> bool {
         let is_remover = |pid: u32| {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

@@ -17,7 +17,7 @@ use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
 use rustix::process::{DumpableBehavior, dumpable_behavior};
 
 /// Smallest descriptor number of the file. When this process has ended, another one can get its process id, and, if it wants
-/// to, this descriptor: a program of root must not trust what it finds at the path (see [`LentLibrary`]).
+/// to, this descriptor: a program of root must not trust what it finds at the path (see [`super::lent_library`]).
 const FIRST_NUMBER: i32 = 700;
 
 /// File in memory, of fixed size. The file is gone when the value is dropped and no process has opened it.

@@ -56,7 +56,7 @@ impl LentLibrary {
     /// As for [`LentFile::with_content`]; for root `Unsupported` if no folder is safe and allows code.
     pub fn new(content: &[u8]) -> io::Result<LentLibrary> {
         if !geteuid().is_root() {
-            return Ok(LentLibrary(Place::Memory(LentFile::with_content("framepath-library", content)?)));
+            return LentLibrary::in_memory(content);
         }
         for folder in FOLDERS.map(Path::new) {
             if !is_roots(folder) {
@@ -75,13 +75,17 @@ impl LentLibrary {
         }
         // In a user namespace of this user alone, there is nobody else.
         if is_alone() {
-            return Ok(LentLibrary(Place::Memory(LentFile::with_content("framepath-library", content)?)));
+            return LentLibrary::in_memory(content);
         }
         let text = format!(
             "root's library needs a folder that only root can change and that allows code: {} do not",
             FOLDERS.join(", ")
         );
         Err(io::Error::new(io::ErrorKind::Unsupported, text))
+    }
+
+    fn in_memory(content: &[u8]) -> io::Result<LentLibrary> {
+        Ok(LentLibrary(Place::Memory(LentFile::with_content("framepath-library", content)?)))
     }
 
     /// Returns the path by which other programs load the library.
