@@ -17,9 +17,9 @@
 
 mod filters;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 
-use self::filters::Passing;
+use self::filters::{Passing, SeenGraph};
 use crate::calls::{Call, NO_PTS};
 use crate::link_counts::LinkCounts;
 use crate::names::{Media, ObjectNames};
@@ -69,8 +69,6 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
         inside: HashMap::new(),
         encoding: HashMap::new(),
         graphs: HashMap::new(),
-        joins: HashMap::new(),
-        ends: HashMap::new(),
         origins: HashMap::new(),
         sinks: HashMap::new(),
         textures: HashMap::new(),
@@ -114,12 +112,8 @@ struct Identification<'a> {
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
     /// Frames inside an encoder, with their times there.
     encoding: HashMap<(i32, u64), Vec<Encoding>>,
-    /// Frames that were put into a graph.
-    graphs: HashMap<(i32, u64), VecDeque<Passing>>,
-    /// True for each graph that joins its inputs.
-    joins: HashMap<(i32, u64), bool>,
-    /// Ends of each graph that have returned pictures.
-    ends: HashMap<(i32, u64), HashSet<u64>>,
+    /// Graphs of filters, by the process and the graph's address.
+    graphs: HashMap<(i32, u64), SeenGraph>,
     /// Input of a graph from which the bytes at an address come.
     origins: HashMap<(i32, u64), Passing>,
     /// End of a graph from which each encoder has got its last frame.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames in graphs of filters: of which inputs an output was made.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::{GRAPH_WAITING, Identification, MOST_PARENTS, MOST_PICTURES, Picture};
 use crate::calls::NO_PTS;
@@ -46,7 +46,32 @@ pub(super) struct Passing {
     sinks: Vec<u64>,
 }
 
+/// Graph of filters, as far as its calls show it.
+#[derive(Debug)]
+pub(super) struct SeenGraph {
+    /// Pictures that were put into it: the last [`GRAPH_WAITING`].
+    inside: VecDeque<Passing>,
+    /// Ends that have returned pictures.
+    ends: HashSet<u64>,
+    /// True if it makes one picture from those of its inputs.
+    joins: bool,
+}
+
+impl SeenGraph {
+    /// Makes a graph of these filters, `scale,overlay`.
+    fn of(filters: &str) -> SeenGraph {
+        let joins = filters.split(',').any(|filter| JOINING.contains(&filter));
+        SeenGraph { inside: VecDeque::new(), ends: HashSet::new(), joins }
+    }
+}
+
 impl Identification<'_> {
+    /// Returns what is known of a graph.
+    fn graph_at(&mut self, key: (i32, u64)) -> &mut SeenGraph {
+        let filters = || self.names.of(key.0, key.1).map_or("", |named| &named.name);
+        self.graphs.entry(key).or_insert_with(|| SeenGraph::of(filters()))
+    }
+
     /// Notes that a picture is put into a graph.
     pub(super) fn filter(&mut self, index: usize, span: &CallSpan) {
         let bytes = (span.process, span.data);
@@ -67,7 +92,7 @@ impl Identification<'_> {
         }
         let passing = Passing { call: index, input: span.object, pts: span.pts, frames, sinks: Vec::new() };
         self.origins.insert(bytes, passing.clone());
-        let inside = self.graphs.entry(graph).or_default();
+        let inside = &mut self.graph_at(graph).inside;
         inside.push_back(passing);
         if inside.len() > GRAPH_WAITING {
             inside.pop_front();
@@ -88,12 +113,11 @@ impl Identification<'_> {
     pub(super) fn filtered(&mut self, index: usize, span: &CallSpan) {
         let graph = self.graph(span);
         let bytes = (span.process, span.data);
-        let ends = self.ends.entry(graph).or_default();
+        let ends = &mut self.graph_at(graph).ends;
         if ends.len() < MOST_PICTURES {
             ends.insert(span.object);
         }
-        let has_one_end = ends.len() == 1;
-        let parents = self.parents(graph, span, has_one_end);
+        let parents = self.parents(graph, span);
         if parents.is_empty() {
             self.found.ambiguous += 1;
             // The bytes at this address are those of another picture now.
@@ -104,7 +128,7 @@ impl Identification<'_> {
         // One frame may come by several inputs.
         let mut sends = HashSet::new();
         for passing in parents {
-            let inside = self.graphs.entry(graph).or_default();
+            let inside = &mut self.graph_at(graph).inside;
             if let Some(inside) = inside.iter_mut().find(|inside| inside.call == passing.call) {
                 if inside.sinks.len() < MOST_PICTURES && !inside.sinks.contains(&span.object) {
                     inside.sinks.push(span.object);
@@ -135,14 +159,10 @@ impl Identification<'_> {
     }
 
     /// Finds what a picture that an end of a graph returns was made of.
-    fn parents(&mut self, graph: (i32, u64), span: &CallSpan, has_one_end: bool) -> Vec<Passing> {
+    fn parents(&mut self, graph: (i32, u64), span: &CallSpan) -> Vec<Passing> {
         let origin = self.origins.get(&(span.process, span.data));
         let origin = origin.filter(|origin| self.graph(&self.spans[origin.call]) == graph);
-        let Some(inside) = self.graphs.get(&graph) else { return Vec::new() };
-        let joins = *self.joins.entry(graph).or_insert_with(|| {
-            let filters = self.names.of(graph.0, graph.1).map_or("", |named| &named.name);
-            filters.split(',').any(|filter| JOINING.contains(&filter))
-        });
+        let Some(SeenGraph { inside, ends, joins }) = self.graphs.get(&graph) else { return Vec::new() };
         let mut parents: Vec<Passing> = Vec::new();
         if let Some(origin) = origin {
             self.found.links.descent += 1;
@@ -154,14 +174,14 @@ impl Identification<'_> {
                 waiting.iter().enumerate().map(|(place, passing)| (passing.pts, place)).collect();
             let mut fitting = times.iter().filter(|(pts, _)| *pts == span.pts && *pts != NO_PTS);
             // Inputs that are joined have pictures of one time.
-            let by_time = fitting.next().filter(|_| joins || fitting.next().is_none());
+            let by_time = fitting.next().filter(|_| *joins || fitting.next().is_none());
             let found = match (by_time, &times[..]) {
                 (Some((_, place)), _) => {
                     self.found.links.time += 1;
                     Some(*place)
                 }
                 // Inputs that are joined may have other times than the output, and other rates.
-                (None, [(_, place)]) if !joins => {
+                (None, [(_, place)]) if !*joins => {
                     self.found.links.order += 1;
                     Some(*place)
                 }
@@ -170,7 +190,9 @@ impl Identification<'_> {
             parents.extend(found.map(|place| waiting[place].clone()));
         }
         // With several ends, an input may lead to another one alone.
-        let Some(first) = parents.first().filter(|_| joins && has_one_end).cloned() else { return parents };
+        let Some(first) = parents.first().filter(|_| *joins && ends.len() == 1).cloned() else {
+            return parents;
+        };
         let mut inputs: Vec<u64> = inside.iter().map(|passing| passing.input).collect();
         inputs.sort_unstable();
         inputs.dedup();
