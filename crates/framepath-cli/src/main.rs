@@ -3,6 +3,7 @@
 //! them to the files that options name. The other crates compute the results.
 #![forbid(unsafe_code)]
 
+mod analysis_watch;
 mod command;
 mod diagnostics;
 mod exit_status;

@@ -302,7 +302,7 @@ impl CallLog {
                 return preload.drain(|event| match event {
                     PreloadEvent::Call(event) => {
                         names.see(&event);
-                        calls.push(event);
+                        keep(calls, event, dropped);
                     }
                     PreloadEvent::Pad { process, address, pad } => names.add_pad(process, address, pad),
                     PreloadEvent::Object { process, address, name, kind } => {
@@ -341,7 +341,18 @@ impl CallLog {
         });
     }
 
-    /// Ends the recording at `end_ns`. `events` are the threads' events in the order of their times.
+    /// Ends the recording: takes the last events and removes all probes.
+    pub(crate) fn stop(&mut self) {
+        if let Source::Library(preload) = &mut self.source {
+            preload.end();
+        }
+        self.read();
+        if let Source::Probes(probes) = &mut self.source {
+            probes.detach();
+        }
+    }
+
+    /// Returns what the calls show. `events` are the threads' events in the order of their times, up to `end_ns`.
     /// `sampled` are the processes of which the events have all samples in copying functions.
     pub(crate) fn finish(
         mut self,
@@ -349,14 +360,6 @@ impl CallLog {
         sampled: &HashSet<i32>,
         end_ns: u64,
     ) -> CallFindings {
-        if let Source::Library(preload) = &mut self.source {
-            preload.end();
-        }
-        self.read();
-        // The rest takes a while, in which other programs need not pay.
-        if let Source::Probes(probes) = &mut self.source {
-            probes.detach();
-        }
         let findings = self.findings(events, sampled, end_ns);
         let clocks = self.clocks(events);
         CallFindings { calls: self.calls, clocks, ..findings }

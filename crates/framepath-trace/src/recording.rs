@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recording of a command, or of a running process.
 
-use std::collections::HashSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -25,9 +24,10 @@ use crate::call_log::{CallLog, FileMapping, keep};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
 use crate::preload::Preload;
+use crate::recorded::{Recorded, RecordedThreads};
 use crate::report::{TraceReport, Usage};
 use crate::stage_limits::StageLimits;
-use crate::thread_times::{ThreadRow, ThreadTimes};
+use crate::thread_times::ThreadTimes;
 
 /// Longest sleep between two looks at the recorded process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -228,29 +228,19 @@ impl Recording {
     /// # Errors
     /// The command's program cannot be executed, or a system call failed.
     pub fn run(self, limit: Option<Duration>) -> Result<TraceReport, TraceError> {
-        self.run_with(limit, None)
+        Ok(self.record(limit, None)?.report())
     }
 
-    /// Records a command until it ends or `limit` has passed, in a program that stands in front of it: signals to this process are
-    /// passed on to the command, and this process stops and goes on with it. `kept` was opened before the recording, and has
-    /// prepared the command. A second signal that asks for the end, if a process has sent it, ends the recording; the command
-    /// goes on then, and the report has no exit code.
+    /// Records as [`Recording::run`], without the analysis.
+    ///
+    /// With `kept`, the recorded command has this program in front of it: signals to this process are passed on to the
+    /// command, and this process stops and goes on with it. `kept` was opened before the recording, and has prepared the
+    /// command; the signals are this process's own again when the command has ended. A second signal that asks for the end, if a
+    /// process has sent it, ends the recording; the command goes on then, and the report has no exit code.
     ///
     /// # Errors
     /// As for [`Recording::run`].
-    pub fn run_in_front(
-        self,
-        limit: Option<Duration>,
-        kept: &KeptSignals,
-    ) -> Result<TraceReport, TraceError> {
-        self.run_with(limit, Some(kept))
-    }
-
-    fn run_with(
-        self,
-        limit: Option<Duration>,
-        kept: Option<&KeptSignals>,
-    ) -> Result<TraceReport, TraceError> {
+    pub fn record(self, limit: Option<Duration>, kept: Option<&KeptSignals>) -> Result<Recorded, TraceError> {
         let Recording { mut log, mut calls, target, what, mut start_ns, no_bpf } = self;
         let own = running::own_usage();
         let _interruptible = signal::interruptible();
@@ -299,13 +289,12 @@ impl Recording {
         if let Some(kept) = kept {
             kept.release();
         }
-        let (threads, lost, events, sampled) = log.finish(end_ns);
-        let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
-        let mut report = TraceReport::new(what, end_ns - start_ns, usage, threads, lost, frames);
-        report.no_bpf = no_bpf;
-        report.quota = quotas.used().since(quota_before).into();
-        report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
-        Ok(report)
+        if let Some(calls) = &mut calls {
+            calls.stop();
+        }
+        let threads = log.finish(end_ns);
+        let quota = quotas.used().since(quota_before).into();
+        Ok(Recorded { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own })
     }
 }
 
@@ -385,12 +374,12 @@ impl EventLog {
         self.pass_on(u64::MAX);
     }
 
-    /// Reads the last events. Returns the rows, the number of lost events, the events that were kept, and the processes of
-    /// which they have the samples in copying functions.
-    fn finish(mut self, end_ns: u64) -> (Vec<ThreadRow>, u64, Vec<ThreadEvent>, HashSet<i32>) {
+    /// Reads the last events.
+    fn finish(mut self, end_ns: u64) -> RecordedThreads {
         self.read_all();
         let (rows, lost) = self.times.finish(end_ns);
-        (rows, lost + self.dropped, self.all.unwrap_or_default(), self.copies.known())
+        let (events, sampled) = (self.all.unwrap_or_default(), self.copies.known());
+        RecordedThreads { rows, lost: lost + self.dropped, events, sampled }
     }
 }
 

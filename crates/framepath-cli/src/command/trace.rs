@@ -9,8 +9,9 @@ use anyhow::Context;
 use framepath::{Report, export};
 use framepath_os::process::signal;
 use framepath_os::process::signal_relay::{KeptSignals, end_by};
-use framepath_trace::{FRAME_HEADER, Recording, StageLimits, TraceLevel, TraceReport};
+use framepath_trace::{FRAME_HEADER, Recording, StageLimits, TraceLevel, TraceReport, Usage};
 
+use crate::analysis_watch::AnalysisWatch;
 use crate::exit_status::{ExitStatus, UsageError};
 use crate::output_file::OutputFile;
 use crate::terminal::{self, TextTarget};
@@ -167,16 +168,17 @@ impl TraceArgs {
         }
         let has_data = self.pid.is_none() || on_stdout > 0;
         let limit = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
-        let report = match &kept {
-            Some(kept) => recording.run_in_front(limit, kept)?,
-            None => recording.run(limit)?,
-        };
+        let recorded = recording.record(limit, kept.as_ref())?;
         // From here on, Ctrl-C ends this program.
         drop(kept);
-        if !self.quiet {
-            TextTarget::beside_data(has_data).print(&report.text())?;
-        }
+        let watch = AnalysisWatch::start(give_up(*recorded.usage(), self.pid.is_none()));
+        let report = recorded.report();
+        let text = report.text();
         let mut runs = traced::reports(&report);
+        drop(watch);
+        if !self.quiet {
+            TextTarget::beside_data(has_data).print(&text)?;
+        }
         let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
         if let Some(csv) = csv {
             csv.write(|to| export::csv::write_all(&named, to))?;
@@ -196,7 +198,24 @@ impl TraceArgs {
             io::stdout().flush().ok();
             end_by(number);
         }
-        Ok(exit_status(&report, self.pid.is_none()))
+        Ok(exit_status(&report.usage, self.pid.is_none()))
+    }
+}
+
+/// Returns what ends this program if the analysis takes too much: as the command has ended, or as a failure.
+fn give_up(usage: Usage, is_command: bool) -> impl FnOnce(&str) + Send {
+    move |reason| {
+        terminal::note(&format!(
+            "framepath: trace: the analysis of the recording was given up: it took {reason}"
+        ));
+        if let Some(number) = usage.signal {
+            end_by(number);
+        }
+        let code = match exit_status(&usage, is_command) {
+            ExitStatus::OfCommand(code) => code,
+            _ => 1,
+        };
+        process::exit(code.into())
     }
 }
 
@@ -211,10 +230,10 @@ fn usage(text: &str) -> anyhow::Error {
 }
 
 /// Returns the exit status behind the recording of a command, or of a running process.
-fn exit_status(report: &TraceReport, is_command: bool) -> ExitStatus {
+fn exit_status(usage: &Usage, is_command: bool) -> ExitStatus {
     // The number of a signal is below 65, and an exit code is a byte.
     let byte = |code: i32| u8::try_from(code).unwrap_or(u8::MAX);
-    match (report.usage.exit_code, report.usage.signal) {
+    match (usage.exit_code, usage.signal) {
         _ if signal::interrupted() => ExitStatus::Interrupted,
         // The command goes on.
         (None, None) if is_command => ExitStatus::Interrupted,

@@ -40,6 +40,30 @@ pub fn own_usage() -> Used {
     Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
+/// Returns the memory of this process that is in RAM, bytes.
+///
+/// # Errors
+/// /proc is not accessible, or not as in proc(5).
+pub fn own_memory() -> io::Result<u64> {
+    kibibytes("/proc/self/status", "VmRSS:")
+}
+
+/// Returns the memory that the kernel can give to programs without swapping, bytes: an estimate.
+///
+/// # Errors
+/// As for [`own_memory`].
+pub fn available_memory() -> io::Result<u64> {
+    kibibytes("/proc/meminfo", "MemAvailable:")
+}
+
+/// Returns the size behind `name` in a file with lines such as `VmRSS:  1024 kB`, bytes.
+fn kibibytes(file: &str, name: &str) -> io::Result<u64> {
+    let text = fs::read_to_string(file)?;
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.split_whitespace().next());
+    let kibibytes: Option<u64> = value.and_then(|value| value.parse().ok());
+    kibibytes.map(|value| value << 10).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
 /// Returns the usage of the process `pid`: the CPU time of all its threads, ended ones included, and the
 /// context switches of its present threads. Several system calls.
 ///
@@ -178,6 +202,15 @@ mod tests {
         let after = own_usage();
         assert!((before.cpu_ns..=after.cpu_ns).contains(&by_id.cpu_ns), "{before:?} {by_id:?} {after:?}");
         assert_eq!(before.since(after), Used::default());
+    }
+
+    #[test]
+    fn own_memory_grows_with_what_is_used() {
+        let before = own_memory().unwrap();
+        let bytes = std::hint::black_box(vec![1u8; 64 << 20]);
+        let more = own_memory().unwrap() - before;
+        assert!((32 << 20..1 << 30).contains(&more), "{more} for {}", bytes.len());
+        assert!(available_memory().unwrap() > 64 << 20);
     }
 
     #[test]

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Recording that has ended, before its analysis.
+
+use std::collections::HashSet;
+
+use framepath_os::measure::process_events::ThreadEvent;
+use framepath_os::process::running::{self, Used};
+
+use crate::call_log::CallLog;
+use crate::report::{QuotaCount, TraceReport, Usage};
+use crate::thread_times::ThreadRow;
+
+/// Recording that has ended: nothing is attached to the program any more.
+///
+/// The analysis takes milliseconds for each second of an ordinary program. A hostile program can make it take any time and
+/// memory: whoever records such programs watches it.
+#[derive(Debug)]
+pub struct Recorded {
+    /// Name of the command or process in texts.
+    pub(crate) what: String,
+    /// Begin and end of the recording, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    pub(crate) usage: Usage,
+    pub(crate) threads: RecordedThreads,
+    /// Calls of the libraries; `None` at level `threads`.
+    pub(crate) calls: Option<CallLog>,
+    /// Why level `bpf` was not possible, if no level was demanded.
+    pub(crate) no_bpf: Option<String>,
+    pub(crate) quota: QuotaCount,
+    /// CPU time of this process before the recording.
+    pub(crate) own: Used,
+}
+
+/// Threads of a recording that has ended.
+#[derive(Debug)]
+pub(crate) struct RecordedThreads {
+    pub(crate) rows: Vec<ThreadRow>,
+    /// Number of events that were lost.
+    pub(crate) lost: u64,
+    /// Events that were kept, in the order of their times.
+    pub(crate) events: Vec<ThreadEvent>,
+    /// Processes of which `events` have the samples in copying functions.
+    pub(crate) sampled: HashSet<i32>,
+}
+
+impl Recorded {
+    /// Returns how the command ended, and what it used.
+    pub fn usage(&self) -> &Usage {
+        &self.usage
+    }
+
+    /// Finds the frames and where the time of each went.
+    pub fn report(self) -> TraceReport {
+        let Recorded { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own } = self;
+        let RecordedThreads { rows, lost, events, sampled } = threads;
+        let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
+        let mut report = TraceReport::new(what, end_ns - start_ns, usage, rows, lost, frames);
+        report.no_bpf = no_bpf;
+        report.quota = quota;
+        report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
+        report
+    }
+}
