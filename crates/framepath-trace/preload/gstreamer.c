@@ -15,6 +15,8 @@ enum {
 	OBJECT_PARENT = 40,
 	BUFFER_PTS = 72,
 	PAD_PEER = 264,
+	CODEC_FRAME_PTS = 32,
+	CODEC_FRAME_INPUT = 56,
 };
 
 /* GST_FLOW_ERROR, and GST_CLOCK_ERROR. */
@@ -29,6 +31,8 @@ enum {
 #define BORDERS 16
 
 #define CORE "libgstreamer-1.0"
+#define BASE "libgstbase-1.0"
+#define VIDEO "libgstvideo-1.0"
 #define FUNCTION(symbol, file, definition) \
 	{.name = symbol, .library = file, .own = definition, .is_changing = ATOMIC_FLAG_INIT}
 
@@ -162,6 +166,90 @@ EXPORT int gst_pad_push_list(void *pad, void *list)
 	int result = next(pad, list);
 	record(PAD_PUSH, LEAVE, pad, NO_ITEM, result);
 	return result;
+}
+
+/* Notes that one buffer was made from another one. */
+static void copied(void *to, const void *of)
+{
+	if (to && of && to != of)
+		record(COPY_BUFFER, ENTER, to, buffer(of), 0);
+}
+
+EXPORT int gst_buffer_copy_into(void *to, void *of, unsigned flags, size_t offset, size_t size);
+EXPORT int gst_buffer_copy_into(void *to, void *of, unsigned flags, size_t offset, size_t size)
+{
+	static struct function function = FUNCTION("gst_buffer_copy_into", CORE, (void *)gst_buffer_copy_into);
+	int (*next)(void *, void *, unsigned, size_t, size_t) =
+		(int (*)(void *, void *, unsigned, size_t, size_t))next_of(&function, __builtin_return_address(0));
+	if (!next)
+		return 0;
+	copied(to, of);
+	return next(to, of, flags, offset, size);
+}
+
+/*
+ * Calls of gst_buffer_copy_into inside libgstreamer do not come here, so that the functions count that make copies by it.
+ * Their objects are mostly buffers; a copy of another object is that of no buffer.
+ */
+#define DEFINE_COPY(symbol) \
+	EXPORT void *symbol(void *of); \
+	EXPORT void *symbol(void *of) \
+	{ \
+		static struct function function = FUNCTION(#symbol, CORE, (void *)symbol); \
+		void *(*next)(void *) = (void *(*)(void *))next_of(&function, __builtin_return_address(0)); \
+		if (!next) \
+			return NULL; \
+		const void *was = of; \
+		void *to = next(of); \
+		if (to && to != was) \
+			record(COPY_BUFFER, ENTER, to, (struct item){.data = was, .pts = NO_ITEM.pts}, 0); \
+		return to; \
+	}
+
+DEFINE_COPY(gst_mini_object_copy)
+DEFINE_COPY(gst_mini_object_make_writable)
+
+static struct item codec_frame(const void *frame)
+{
+	struct item item = NO_ITEM;
+	if (frame) {
+		item.data = pointer_at(frame, CODEC_FRAME_INPUT);
+		memcpy(&item.pts, (const char *)frame + CODEC_FRAME_PTS, sizeof(item.pts));
+	}
+	return item;
+}
+
+#define DEFINE_FINISH(symbol) \
+	EXPORT int symbol(void *codec, void *frame); \
+	EXPORT int symbol(void *codec, void *frame) \
+	{ \
+		static struct function function = FUNCTION(#symbol, VIDEO, (void *)symbol); \
+		int (*next)(void *, void *) = \
+			(int (*)(void *, void *))next_of(&function, __builtin_return_address(0)); \
+		if (!next) \
+			return FLOW_ERROR; \
+		record(FINISH_FRAME, ENTER, codec, codec_frame(frame), 0); \
+		int result = next(codec, frame); \
+		record(FINISH_FRAME, LEAVE, codec, NO_ITEM, result); \
+		return result; \
+	}
+
+DEFINE_FINISH(gst_video_encoder_finish_frame)
+DEFINE_FINISH(gst_video_encoder_finish_subframe)
+DEFINE_FINISH(gst_video_decoder_finish_frame)
+
+EXPORT void *gst_aggregator_pad_pop_buffer(void *pad);
+EXPORT void *gst_aggregator_pad_pop_buffer(void *pad)
+{
+	static struct function function =
+		FUNCTION("gst_aggregator_pad_pop_buffer", BASE, (void *)gst_aggregator_pad_pop_buffer);
+	void *(*next)(void *) = (void *(*)(void *))next_of(&function, __builtin_return_address(0));
+	if (!next)
+		return NULL;
+	record(POP_BUFFER, ENTER, pad, NO_ITEM, 0);
+	void *item = next(pad);
+	record(POP_BUFFER, LEAVE, pad, buffer(item), 0);
+	return item;
 }
 
 EXPORT int gst_clock_id_wait(void *id, int64_t *jitter);

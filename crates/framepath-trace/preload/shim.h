@@ -38,6 +38,9 @@ enum call {
 	PAD_PUSH = 13,
 	CLOCK_WAIT = 14,
 	COPY_FRAME = 15,
+	COPY_BUFFER = 16,
+	FINISH_FRAME = 17,
+	POP_BUFFER = 18,
 	/* No calls, but parts of the facts about an object of FFmpeg or a pad of GStreamer. */
 	OBJECT = 254,
 	PAD = 255,

@@ -84,7 +84,9 @@ impl TraceFacts<'_> {
         events: &[ThreadEvent],
     ) -> TraceFacts<'a> {
         let pools = pools(spans, events);
-        let is_call = |span: &CallSpan| span.data != 0 && span.call != Call::GetBuffer;
+        // These are inside other calls, with the same items.
+        let is_inside = |call| matches!(call, Call::GetBuffer | Call::FinishFrame | Call::PopBuffer);
+        let is_call = |span: &CallSpan| span.data != 0 && !is_inside(span.call);
         let has_pool = |span: &CallSpan| is_call(span) && pools.contains_key(&(span.process, span.object));
         TraceFacts {
             spans,

@@ -30,7 +30,7 @@ use crate::preload::{Preload, PreloadEvent};
 use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
 use crate::recording::TraceLevel;
-use crate::spans::{frame_copies, spans};
+use crate::spans::{buffer_copies, frame_copies, spans};
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
 use crate::wait_object::WaitObjects;
@@ -426,14 +426,17 @@ impl CallLog {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0, Vec::new())
         } else {
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
-            let (pads, unmatched) = pad_ledgers(&facts);
+            let (pads, unmatched, pad_links) = pad_ledgers(&facts, &buffer_copies(&self.calls));
             match pads.is_empty() {
                 true => {
                     let found = identify(&spans, &frame_copies(&self.calls), &self.names);
                     links = found.links;
                     (ledgers(&found, &facts), found.ambiguous, found.unmatched)
                 }
-                false => (pads, 0, unmatched),
+                false => {
+                    links = pad_links;
+                    (pads, 0, unmatched)
+                }
             }
         };
         let codecs = facts.codecs();
@@ -511,7 +514,7 @@ mod tests {
     /// A program can write any events to the memory that it shares with the library.
     #[test]
     fn random_calls_do_no_harm() {
-        const CALLS: [Call; 18] = [
+        const CALLS: [Call; 21] = [
             Call::OpenCodec,
             Call::ReadPacket,
             Call::SendPacket,
@@ -525,6 +528,9 @@ mod tests {
             Call::OpenOutput,
             Call::OpenGraph,
             Call::PadPush,
+            Call::CopyBuffer,
+            Call::FinishFrame,
+            Call::PopBuffer,
             Call::ClockWait,
             Call::Upload,
             Call::Present,
@@ -555,7 +561,7 @@ mod tests {
                         at_ns: if round % 2 == 0 { below(50) } else { u64::MAX - below(1 << 30) },
                         process: 1 + below(2) as i32,
                         thread: 1 + below(3) as i32,
-                        call: CALLS[below(if round % 3 == 0 { 18 } else { 9 }) as usize],
+                        call: CALLS[below(if round % 3 == 0 { 21 } else { 9 }) as usize],
                         phase: if below(2) == 0 { Phase::Enter } else { Phase::Leave },
                         object: [0, 1, 2, 3, u64::MAX][below(5) as usize],
                         data,
@@ -571,7 +577,7 @@ mod tests {
             let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
             let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
             assert!(frames <= calls.len() as u64);
-            pad_ledgers(&facts);
+            pad_ledgers(&facts, &buffer_copies(&calls));
         }
     }
 }

@@ -53,6 +53,14 @@ pub enum Call {
     /// `av_frame_copy_props(AVFrame *, const AVFrame *)` and `av_frame_copy`: the first frame is made from the second one. Only
     /// their begin is recorded.
     CopyFrame,
+    /// `gst_buffer_copy_into(GstBuffer *, GstBuffer *, ...)`: the first buffer is made from the second one. Only the begin is
+    /// recorded.
+    CopyBuffer,
+    /// `gst_video_encoder_finish_frame(GstVideoEncoder *, GstVideoCodecFrame *)` and its relatives: a codec passes on what it has
+    /// made of a frame's input buffer.
+    FinishFrame,
+    /// `gst_aggregator_pad_pop_buffer(GstAggregatorPad *)`: a muxer or mixer takes a buffer that waited at one of its inputs.
+    PopBuffer,
     /// Time in which a thread has a frame that the program names itself.
     Mark,
 }
@@ -65,12 +73,12 @@ impl Call {
 
     /// Returns true for a function that is called again inside its own calls with other objects.
     pub fn is_nested(self) -> bool {
-        self == Call::PadPush
+        matches!(self, Call::PadPush | Call::FinishFrame)
     }
 
     /// Returns false for a function of which only the begin is recorded.
     pub fn has_return(self) -> bool {
-        self != Call::CopyFrame
+        !matches!(self, Call::CopyFrame | Call::CopyBuffer)
     }
 
     /// Returns the function as one of whose implementations this one counts: a call of it inside another one is left out.
@@ -107,6 +115,10 @@ pub enum CallItem {
     Buffer,
     /// A `GstBufferList`; its first buffer stands for all of them.
     BufferList,
+    /// A `GstBuffer` that the function returns.
+    Returned,
+    /// A `GstVideoCodecFrame`; the address of its input buffer stands for that of its bytes.
+    CodecFrame,
     /// A number, or the address of the bytes itself; it has no time.
     Value,
 }
@@ -174,7 +186,9 @@ impl CallItem {
         match self {
             CallItem::Packet => Some(24),
             CallItem::Frame | CallItem::FramePair => Some(0),
-            CallItem::Buffer | CallItem::BufferList | CallItem::Value | CallItem::None => None,
+            CallItem::CodecFrame => Some(56),
+            CallItem::Buffer | CallItem::BufferList | CallItem::Returned => None,
+            CallItem::Value | CallItem::None => None,
         }
     }
 
@@ -183,7 +197,8 @@ impl CallItem {
         match self {
             CallItem::Packet => Some(8),
             CallItem::Frame | CallItem::FramePair => Some(136),
-            CallItem::Buffer | CallItem::BufferList => Some(72),
+            CallItem::Buffer | CallItem::BufferList | CallItem::Returned => Some(72),
+            CallItem::CodecFrame => Some(32),
             CallItem::Value | CallItem::None => None,
         }
     }
@@ -197,6 +212,11 @@ const fn site(
     read_at: Phase,
 ) -> CallSite {
     CallSite { call, library, symbol, item, read_at, places: [0, 1], filter: CallFilter::All }
+}
+
+/// Function with which a codec of GStreamer passes on what it has made of a frame.
+const fn finish_frame(symbol: &'static str) -> CallSite {
+    site(Call::FinishFrame, "libgstvideo-1.0", symbol, CallItem::CodecFrame, Phase::Enter)
 }
 
 /// Function that gets the address of a picture's first plane, and puts the picture into the texture that is its first argument.
@@ -218,7 +238,7 @@ const fn request(symbol: &'static str) -> CallSite {
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 39] = [
+pub const CALL_SITES: [CallSite; 44] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -238,6 +258,20 @@ pub const CALL_SITES: [CallSite; 39] = [
     site(Call::CopyFrame, "libavutil", "av_frame_copy", CallItem::FramePair, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push", CallItem::Buffer, Phase::Enter),
     site(Call::PadPush, "libgstreamer-1.0", "gst_pad_push_list", CallItem::BufferList, Phase::Enter),
+    site(Call::CopyBuffer, "libgstreamer-1.0", "gst_buffer_copy_into", CallItem::Buffer, Phase::Enter),
+    finish_frame("gst_video_encoder_finish_frame"),
+    finish_frame("gst_video_encoder_finish_subframe"),
+    finish_frame("gst_video_decoder_finish_frame"),
+    CallSite {
+        places: [0, 0],
+        ..site(
+            Call::PopBuffer,
+            "libgstbase-1.0",
+            "gst_aggregator_pad_pop_buffer",
+            CallItem::Returned,
+            Phase::Leave,
+        )
+    },
     site(Call::ClockWait, "libgstreamer-1.0", "gst_clock_id_wait", CallItem::None, Phase::Leave),
     upload("libSDL", "SDL_UpdateYUVTexture"),
     upload("libSDL", "SDL_UpdateNVTexture"),

@@ -71,6 +71,7 @@ mod mark;
 mod marked_frames;
 mod names;
 mod pad_frames;
+mod pad_lineage;
 mod patience;
 mod preload;
 mod probe_event;

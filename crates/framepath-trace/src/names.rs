@@ -105,7 +105,8 @@ impl ObjectNames {
     pub(crate) fn see(&mut self, event: &CallEvent) {
         let key = (event.process, event.object);
         let is_shown = matches!(event.call.outer(), Call::Upload | Call::Present);
-        if is_shown || !event.call.has_return() || self.given.contains(&key) || self.is_full() {
+        let is_inside = matches!(event.call, Call::FinishFrame | Call::PopBuffer);
+        if is_shown || is_inside || !event.call.has_return() || self.given.contains(&key) || self.is_full() {
             return;
         }
         let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
@@ -146,6 +147,9 @@ impl ObjectNames {
             | Call::Attach
             | Call::Commit
             | Call::CopyFrame
+            | Call::CopyBuffer
+            | Call::FinishFrame
+            | Call::PopBuffer
             | Call::Mark => None,
         };
         if let Some(named) = named {

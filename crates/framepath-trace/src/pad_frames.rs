@@ -1,181 +1,149 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger of frames in a GStreamer pipeline, from the pads through which buffers pass.
 //!
-//! A buffer is known by its presentation time; elements keep it. Buffers of one time that pass a pad one after the other are
-//! parts of one frame, such as its RTP packets. The time between two pads of a frame's way belongs to the element between
+//! [`crate::pad_lineage`] knows of which buffers each one was made. The time between two pads of a frame's way belongs to the element between
 //! them, that after the last pad to the sink, until it shows the frame.
 
-use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::attribution::{Part, PartUntil, TraceFacts};
-use crate::calls::Call;
 use crate::frame_ledger::{MOST_STREAMS, PRESENT, StreamLedger, complete};
-use crate::names::Pad;
+use crate::link_counts::LinkCounts;
+use crate::pad_lineage::{PadCalls, PadLineage};
 use crate::shown_order::{Unmatched, presents, shown_in_order};
-use crate::spans::CallSpan;
+use crate::spans::{BufferCopy, CallSpan};
 use crate::stage_limits::cut;
-
-/// `GST_CLOCK_TIME_NONE`.
-const NO_TIME: i64 = -1;
 
 /// Greatest number of pads on a frame's way.
 const LONGEST: usize = 100;
 
-/// Most pads of a process that are looked at.
-const MOST_PADS: usize = 512;
-
-/// Most frames of pads that are compared with those of other pads of their process.
-const MOST_COMPARED: usize = 50_000_000;
-
 /// Most places of frames at pads of all ways.
 const MOST_PLACES: usize = 8 << 20;
 
-/// Pad, with its calls.
-#[derive(Debug)]
-struct Passage<'a> {
-    pad: &'a Pad,
-    address: u64,
-    /// Calls of each time; `None` for a time that passed the pad again after another one.
-    calls: HashMap<i64, Option<PadCalls>>,
-    /// Time of the last call.
-    last: i64,
-}
+/// Most ways of a frame that several inputs have come into.
+const MOST_WAYS: usize = 64;
 
-/// Calls with which all buffers of a frame pass a pad, one after the other.
-#[derive(Clone, Copy, Debug)]
-struct PadCalls {
-    /// The first one.
-    first: CallSpan,
-    /// End of the last one, CLOCK_MONOTONIC nanoseconds.
-    end_ns: u64,
-}
+/// A way that fewer of a sink's frames have gone than one of so many is none of its own: something was not seen, such as the begin.
+const RARE: usize = 20;
 
-impl Passage<'_> {
-    /// Adds a call, which begins after those before.
-    fn add(&mut self, call: &CallSpan) {
-        let is_next = std::mem::replace(&mut self.last, call.pts) == call.pts;
-        let calls = self.calls.entry(call.pts);
-        calls
-            .and_modify(|calls| match calls {
-                Some(calls) if is_next => calls.end_ns = calls.end_ns.max(call.leave_ns),
-                _ => *calls = None,
-            })
-            .or_insert(Some(PadCalls { first: *call, end_ns: call.leave_ns }));
-    }
-}
+/// Parts of the names of elements for sound.
+const SOUND: [&str; 9] = ["audio", "aac", "opus", "vorbis", "flac", "mp3", "mpg123", "ac3", "wav"];
 
-/// Makes the ledger of the way to each sink, the one with the most frames first.
-pub(crate) fn pad_ledgers(facts: &TraceFacts<'_>) -> (Vec<StreamLedger>, Vec<Unmatched>) {
-    let mut processes: BTreeMap<i32, BTreeMap<u64, Passage<'_>>> = BTreeMap::new();
-    for span in facts.spans.iter().filter(|span| span.call == Call::PadPush) {
-        let Some(pad) = facts.names.pad(span.process, span.object) else { continue };
-        let passages = processes.entry(span.process).or_default();
-        if passages.len() >= MOST_PADS && !passages.contains_key(&span.object) {
-            continue;
-        }
-        let new = || Passage { pad, address: span.object, calls: HashMap::new(), last: NO_TIME };
-        let passage = passages.entry(span.object).or_insert_with(new);
-        if span.pts != NO_TIME {
-            passage.add(span);
-        }
-    }
+/// Makes the ledger of the way from each source to each sink, pictures before sound, and the one with the most frames first.
+pub(crate) fn pad_ledgers(
+    facts: &TraceFacts<'_>,
+    copies: &[BufferCopy],
+) -> (Vec<StreamLedger>, Vec<Unmatched>, LinkCounts) {
+    let lineage = PadLineage::of(facts.spans, copies, facts.names);
     let presents = presents(facts.spans);
     let mut shown: HashMap<i32, Vec<usize>> = HashMap::new();
     for index in &presents {
         shown.entry(facts.spans[*index].thread).or_default().push(*index);
     }
+    let mut processes: BTreeMap<i32, Vec<Route<'_>>> = BTreeMap::new();
+    for route in routes(&lineage) {
+        processes.entry(route.process).or_default().push(route);
+    }
     let (mut ledgers, mut unmatched) = (Vec::new(), Vec::new());
-    let mut left = MOST_PLACES;
-    for passages in processes.values() {
-        let passages: Vec<&Passage<'_>> =
-            passages.values().filter(|passage| !passage.calls.is_empty()).collect();
-        let common = Common::default();
-        let is_end = |passage: &&&Passage<'_>| !passages.iter().any(|next| common.follows(passage, next));
-        let mut ends: Vec<&Passage<'_>> = passages.iter().filter(is_end).copied().collect();
-        ends.sort_by_key(|end| std::cmp::Reverse(end.calls.len()));
-        ends.truncate(MOST_STREAMS);
-        let ways = ends.iter().map(|end| way(&passages, end, &common));
-        // The pads of a tree are on many ways.
-        let mut fits = |way: &Vec<&Passage<'_>>| {
-            let places = way.len() * way.first().map_or(0, |first| first.calls.len());
-            let is_left = left.checked_sub(places);
-            left = is_left.unwrap_or(left);
-            is_left.is_some()
-        };
-        let mut routes: Vec<Route<'_>> = ways.filter(|way| fits(way)).map(|way| Route::of(&way)).collect();
+    for mut routes in processes.into_values() {
         unmatched.extend(show(&mut routes, &presents, &shown, facts.spans));
-        ledgers.extend(routes.into_iter().map(|route| route.ledger(facts)));
+        ledgers.extend(routes.into_iter().map(|route| (route.kind, route.ledger(facts))));
     }
-    ledgers.retain(|ledger: &StreamLedger| ledger.frames > 0);
-    ledgers.sort_by_key(|ledger| std::cmp::Reverse(ledger.frames));
-    (ledgers, unmatched)
+    ledgers.retain(|(_, ledger): &(Kind, StreamLedger)| ledger.frames > 0);
+    ledgers.sort_by_key(|(kind, ledger)| std::cmp::Reverse((*kind, ledger.frames, ledger.stages.len())));
+    (ledgers.into_iter().map(|(_, ledger)| ledger).collect(), unmatched, lineage.links)
 }
 
-/// Numbers of frames that pass two pads: each is counted once, as long as that is not too much work.
-struct Common {
-    known: RefCell<HashMap<(u64, u64), usize>>,
-    /// Number of frames that may still be looked at.
-    left: Cell<usize>,
+/// Kind of a way's buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Sound,
+    Unknown,
+    /// A video codec is on the way.
+    Pictures,
 }
 
-impl Default for Common {
-    fn default() -> Common {
-        Common { known: RefCell::default(), left: Cell::new(MOST_COMPARED) }
-    }
-}
-
-impl Common {
-    /// True if the buffers of `pad` go on through `next`: the same element is between them, or one of them belongs to the
-    /// other as the inner side of a ghost pad; and half of the times agree.
-    fn follows(&self, pad: &Passage<'_>, next: &Passage<'_>) -> bool {
-        let is_linked = pad.pad.next == next.pad.parent
-            || pad.pad.next == next.address
-            || pad.pad.peer == next.pad.parent;
-        is_linked
-            && pad.address != next.address
-            && 2 * self.of(pad, next) >= pad.calls.len().min(next.calls.len())
-    }
-
-    fn of(&self, pad: &Passage<'_>, next: &Passage<'_>) -> usize {
-        let key = (pad.address, next.address);
-        if let Some(known) = self.known.borrow().get(&key) {
-            return *known;
+/// Divides the frames that came to the sinks by their ways.
+fn routes<'a>(lineage: &PadLineage<'a>) -> Vec<Route<'a>> {
+    // A way is known by its elements: a pipeline may make new pads for them.
+    let mut ways: HashMap<Vec<&str>, Route<'a>> = HashMap::new();
+    let mut left = MOST_PLACES;
+    for (end, passage) in lineage.passages.iter().enumerate() {
+        if lineage.pads[passage.pad].goes_on {
+            continue;
         }
-        let left = self.left.get().checked_sub(pad.calls.len());
-        let common = left.map_or(0, |left| {
-            self.left.set(left);
-            pad.calls.keys().filter(|time| next.calls.contains_key(time)).count()
-        });
-        self.known.borrow_mut().insert(key, common);
-        common
-    }
-}
-
-/// Returns the pads up to `end`, in the order in which buffers pass them.
-fn way<'a>(passages: &[&'a Passage<'a>], end: &'a Passage<'a>, common: &Common) -> Vec<&'a Passage<'a>> {
-    let mut way = vec![end];
-    while way.len() < LONGEST {
-        let at = way[way.len() - 1];
-        let before = passages
-            .iter()
-            .filter(|before| common.follows(before, at) && !way.iter().any(|p| p.address == before.address));
-        match before.max_by_key(|before| common.of(before, at)) {
-            Some(before) => way.push(before),
-            None => break,
+        for chain in chains(lineage, end) {
+            let Some(less) = left.checked_sub(chain.len()) else { break };
+            left = less;
+            let pads: Vec<usize> = chain.iter().map(|at| lineage.passages[*at].pad).collect();
+            let is_real = |pad: &usize| !lineage.pads[*pad].is_border;
+            let mut names: Vec<&str> =
+                pads.iter().copied().filter(is_real).map(|pad| &*lineage.pads[pad].pad.name).collect();
+            names.push(lineage.pads[passage.pad].pad.next_name.as_str());
+            let calls = chain.iter().map(|at| &lineage.passages[*at]);
+            let calls: Vec<PadCalls> = calls.filter(|at| is_real(&at.pad)).map(|at| at.calls).collect();
+            if calls.is_empty() {
+                continue;
+            }
+            let new = || Route::of(lineage, &pads, &names);
+            let route = ways.entry(names.clone()).or_insert_with(new);
+            route.origins.insert(chain[0]);
+            route.first.insert(pads[0]);
+            let birth_ns = calls[0].first.enter_ns;
+            route.frames.push(PadFrame { birth_ns, calls, present: None });
         }
     }
-    way.reverse();
-    way
+    let mut most: HashMap<(i32, String), usize> = HashMap::new();
+    for route in ways.values() {
+        let most = most.entry(route.end()).or_default();
+        *most = route.frames.len().max(*most);
+    }
+    let mut routes: Vec<Route<'a>> = ways.into_values().collect();
+    routes.retain(|route| RARE * route.frames.len() >= most[&route.end()]);
+    for route in &mut routes {
+        route.frames.sort_by_key(|frame| (frame.birth_ns, frame.last().first.enter_ns));
+        let came: u64 = route.first.iter().map(|pad| lineage.pads[*pad].frames).sum();
+        route.others = came.saturating_sub(route.origins.len() as u64);
+    }
+    routes.sort_by(|one, other| (other.frames.len(), &one.names).cmp(&(one.frames.len(), &other.names)));
+    routes.truncate(MOST_STREAMS);
+    routes
+}
+
+/// Returns the ways of a frame to the passage `end`, one for each of its origins: the passages from there on.
+fn chains(lineage: &PadLineage<'_>, end: usize) -> Vec<Vec<usize>> {
+    let mut open = vec![vec![end]];
+    let mut whole = Vec::new();
+    while let Some(mut chain) = open.pop() {
+        let parents = &lineage.passages[chain[chain.len() - 1]].parents;
+        match &parents[..] {
+            [] => {
+                chain.reverse();
+                whole.push(chain);
+            }
+            _ if chain.len() >= LONGEST => {}
+            parents => {
+                for parent in parents.iter().take(MOST_WAYS.saturating_sub(open.len() + whole.len()).max(1)) {
+                    open.push(chain.iter().copied().chain([*parent]).collect());
+                }
+            }
+        }
+    }
+    whole
 }
 
 /// Way to a sink, with the buffers that passed it.
 struct Route<'a> {
     process: i32,
+    kind: Kind,
     /// Element from which the buffers come.
     from: String,
     /// Elements that they pass.
     names: Vec<String>,
+    /// First pads.
+    first: HashSet<usize>,
+    /// Frames at the first pads that passed all pads.
+    origins: HashSet<usize>,
     /// Buffers that passed all pads, in the order in which they came to the first one.
     frames: Vec<PadFrame<'a>>,
     /// Number of buffers that did not.
@@ -184,8 +152,6 @@ struct Route<'a> {
 
 /// Buffer that passed all pads of a way.
 struct PadFrame<'a> {
-    /// Number among the buffers that came to the first pad.
-    number: u64,
     birth_ns: u64,
     /// Calls of each pad.
     calls: Vec<PadCalls>,
@@ -200,38 +166,34 @@ impl PadFrame<'_> {
 }
 
 impl<'a> Route<'a> {
-    fn of(way: &[&Passage<'_>]) -> Route<'a> {
-        // The sides of ghost pads are no elements: buffers pass them at once.
-        let is_real = |at: usize| !is_ghost(way[at], way);
-        let pads: Vec<&Passage<'_>> = (0..way.len()).filter(|at| is_real(*at)).map(|at| way[at]).collect();
-        let mut route =
-            Route { process: 0, from: String::new(), names: Vec::new(), frames: Vec::new(), others: 0 };
-        let (Some(first), Some(last)) = (pads.first(), way.last()) else { return route };
-        route.names = pads[1..].iter().map(|pad| pad.pad.name.clone()).collect();
-        route.names.push(last.pad.next_name.clone());
-        route.from = first.pad.name.clone();
-        let span = first.calls.values().flatten().next();
-        route.process = span.map_or(0, |calls| calls.first.process);
-        let mut times: Vec<(u64, i64)> = first
-            .calls
-            .iter()
-            .filter_map(|(time, calls)| calls.map(|calls| (calls.first.enter_ns, *time)))
-            .collect();
-        times.sort_unstable();
-        for (number, (birth_ns, time)) in (0..).zip(times) {
-            let calls: Option<Vec<PadCalls>> =
-                pads.iter().map(|pad| pad.calls.get(&time).copied().flatten()).collect();
-            match calls.filter(|calls| calls.is_sorted_by_key(|calls| calls.first.enter_ns)) {
-                Some(calls) => route.frames.push(PadFrame { number, birth_ns, calls, present: None }),
-                None => route.others += 1,
-            }
+    /// Makes the way through these pads of elements with these names.
+    fn of(lineage: &PadLineage<'_>, pads: &[usize], names: &[&str]) -> Route<'a> {
+        let is_sound = |name: &&str| SOUND.iter().any(|part| name.contains(part));
+        let kind = match () {
+            () if pads.iter().any(|pad| lineage.is_of_codec(*pad)) => Kind::Pictures,
+            () if names.iter().any(is_sound) => Kind::Sound,
+            () => Kind::Unknown,
+        };
+        Route {
+            process: lineage.pads[pads[0]].process,
+            kind,
+            from: names[0].to_owned(),
+            names: names[1..].iter().map(|name| (*name).to_owned()).collect(),
+            first: HashSet::new(),
+            origins: HashSet::new(),
+            frames: Vec::new(),
+            others: 0,
         }
-        route
+    }
+
+    /// Returns the process and the name of the last element.
+    fn end(&self) -> (i32, String) {
+        (self.process, self.names.last().cloned().unwrap_or_default())
     }
 
     /// Makes the ledger. If a buffer was shown, those that were not did not get to the end.
     fn ledger(self, facts: &TraceFacts<'_>) -> StreamLedger {
-        let Route { process, from, mut names, frames, others } = self;
+        let Route { process, from, mut names, frames, others, .. } = self;
         let mut ledger = StreamLedger { process, from, others, ..StreamLedger::default() };
         let is_shown = frames.iter().any(|frame| frame.present.is_some());
         if is_shown {
@@ -239,7 +201,7 @@ impl<'a> Route<'a> {
         }
         let Some(range) = facts.limits.of(&names) else { return ledger };
         ledger.limit(names, &range);
-        for frame in frames {
+        for (number, frame) in (0..).zip(frames) {
             if is_shown && frame.present.is_none() {
                 ledger.others += 1;
                 continue;
@@ -251,7 +213,7 @@ impl<'a> Route<'a> {
                 .collect();
             stages.extend(sink(&frame.last(), frame.present));
             let (birth_ns, stages) = cut(stages, range.clone(), frame.birth_ns);
-            facts.add_frame(&mut ledger, frame.number, birth_ns, stages);
+            facts.add_frame(&mut ledger, number, birth_ns, stages);
         }
         complete(&mut ledger, facts);
         ledger
@@ -312,14 +274,6 @@ fn show<'a>(
     None
 }
 
-/// True if the pad is a side of a ghost pad: its parent is the pad's other side, or it is the parent's.
-fn is_ghost(pad: &Passage<'_>, way: &[&Passage<'_>]) -> bool {
-    way.iter().any(|other| {
-        let is_inner = other.pad.peer == pad.pad.parent && other.address != pad.address;
-        is_inner || other.pad.next == pad.address
-    })
-}
-
 /// Returns the parts of the time that a frame spends in the element between two pads.
 fn element(from: &PadCalls, to: &PadCalls, facts: &TraceFacts<'_>) -> Vec<PartUntil> {
     let (thread, next, enter_ns, until_ns) =
@@ -343,7 +297,8 @@ fn element(from: &PadCalls, to: &PadCalls, facts: &TraceFacts<'_>) -> Vec<PartUn
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::names::ObjectNames;
+    use crate::calls::Call;
+    use crate::names::{ObjectNames, Pad};
     use crate::timeline::{Doing, ThreadStretch, Timeline};
 
     /// Call of a pad: thread, pad, time, begin and end.
@@ -378,7 +333,7 @@ mod tests {
             faults: 0,
         };
         let timelines = HashMap::from([1, 2].map(|thread| (thread, Timeline::of(vec![running]))));
-        pad_ledgers(&TraceFacts::new(&spans, &timelines, &names, &[])).0.remove(0)
+        pad_ledgers(&TraceFacts::new(&spans, &timelines, &names, &[]), &[]).0.remove(0)
     }
 
     fn stages(ledger: &StreamLedger) -> Vec<(u64, u64, u64)> {
@@ -404,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_comes_again_is_no_frame() {
+    fn a_time_that_comes_again_is_another_frame() {
         let ledger = ledger_of(&[
             (1, 10, 7, 100, 110),
             (1, 20, 7, 105, 106),
@@ -417,8 +372,10 @@ mod tests {
             (1, 10, 9, 180, 190),
             (1, 20, 9, 185, 186),
         ]);
-        assert_eq!((ledger.frames, ledger.others), (2, 0));
-        assert_eq!(ledger.rows.iter().map(|row| row.birth_ns).collect::<Vec<_>>(), [120, 120, 180, 180]);
+        assert_eq!((ledger.frames, ledger.others), (4, 0));
+        let births: Vec<u64> = ledger.rows.iter().step_by(2).map(|row| row.birth_ns).collect();
+        assert_eq!(births, [100, 120, 140, 180]);
+        assert!(ledger.rows.chunks(2).all(|rows| rows[0].birth_ns == rows[1].birth_ns));
     }
 
     #[test]

@@ -214,6 +214,9 @@ fn event(record: CallRecord) -> Option<CallEvent> {
         13 => Call::PadPush,
         14 => Call::ClockWait,
         15 => Call::CopyFrame,
+        16 => Call::CopyBuffer,
+        17 => Call::FinishFrame,
+        18 => Call::PopBuffer,
         _ => return None,
     };
     let phase = match kind >> 8 & 0xff_ffff {

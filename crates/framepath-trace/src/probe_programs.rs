@@ -145,7 +145,7 @@ impl Maps<'_> {
             read_item(program, site.item);
         }
         self.send(program, self.ring, NO_WAKEUP);
-        if site.call.is_nested() {
+        if site.call == Call::PadPush {
             self.announce(program);
         }
     }
@@ -207,6 +207,9 @@ impl Maps<'_> {
         }
         program.load(R1, R6, registers::RESULT).store(R10, FIELDS[3], R1);
         program.store(R10, FIELDS[0], R8);
+        if site.item == CallItem::Returned {
+            program.copy(R9, R1);
+        }
         if site.read_at == Phase::Leave || site.item == CallItem::Value {
             read_item(program, site.item);
         }

@@ -60,7 +60,15 @@ const FIRST_PID_NAMESPACE: &str = "pid:[4026531836]";
 
 /// Beginnings of the names of libraries that get probes before a process has mapped them. Those of windows get them then: other
 /// programs call them often, and a program shows its first picture long after that.
-const EARLY: [&str; 5] = ["libavcodec", "libavformat", "libavfilter", "libavutil", "libgstreamer-1.0"];
+const EARLY: [&str; 7] = [
+    "libavcodec",
+    "libavformat",
+    "libavfilter",
+    "libavutil",
+    "libgstreamer-1.0",
+    "libgstbase-1.0",
+    "libgstvideo-1.0",
+];
 
 /// Size of the ring of urgent events, bytes.
 const URGENT_BYTES: usize = 256 << 10;

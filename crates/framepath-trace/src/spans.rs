@@ -105,6 +105,29 @@ pub(crate) fn frame_copies(events: &[CallEvent]) -> Vec<FrameCopy> {
         .collect()
 }
 
+/// Buffer that a program makes from another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BufferCopy {
+    /// CLOCK_MONOTONIC nanoseconds.
+    pub(crate) at_ns: u64,
+    pub(crate) thread: i32,
+    /// Addresses of the other one, and of its own.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+}
+
+/// Returns the buffers that were made from others, in the order of `events`.
+pub(crate) fn buffer_copies(events: &[CallEvent]) -> Vec<BufferCopy> {
+    let copies = events.iter().filter(|event| event.call == Call::CopyBuffer);
+    let of = |event: &CallEvent| BufferCopy {
+        at_ns: event.at_ns,
+        thread: event.thread,
+        from: event.data,
+        to: event.object,
+    };
+    copies.map(of).collect()
+}
+
 /// Turns the requests with which surfaces of Wayland show a new picture into presents, and leaves out the others.
 fn pictures(mut spans: Vec<CallSpan>) -> Vec<CallSpan> {
     let mut attached: HashSet<(i32, u64)> = HashSet::new();

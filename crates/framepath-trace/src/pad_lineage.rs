@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Descent of the buffers in a GStreamer pipeline: of which ones that came into an element it has made one that leaves it.
+//!
+//! The rules, the surest first: the codec says it (`finish_frame`); it is the same buffer; the element has copied it; it was pushed
+//! inside the call that brought a buffer of its time; the element has just taken it from an input's queue. Only then do times
+//! decide, and at last the call around the push. A buffer without a time and without an origin, such as a block of a file, is
+//! not followed.
+//!
+//! Buffers of one time that pass a pad one after the other are parts of one frame, such as its RTP packets.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+
+use crate::calls::Call;
+use crate::link_counts::LinkCounts;
+use crate::names::{ObjectNames, Pad};
+use crate::spans::{BufferCopy, CallSpan};
+
+/// `GST_CLOCK_TIME_NONE`.
+pub(crate) const NO_TIME: i64 = -1;
+
+/// Most pads that are looked at.
+const MOST_PADS: usize = 4096;
+
+/// Buffers of an element in which the one before a time is looked for.
+const RECENT: usize = 32;
+
+/// Most buffers from which one is made.
+const MOST_PARENTS: usize = 16;
+
+/// Most copies that a call of an element keeps before it pushes one of them.
+const MOST_COPIES: usize = 64;
+
+/// Pad of which pushes were seen.
+#[derive(Debug)]
+pub(crate) struct SeenPad<'a> {
+    pub(crate) process: i32,
+    pub(crate) pad: &'a Pad,
+    /// True for a side of a ghost pad, which is no element: buffers pass it at once.
+    pub(crate) is_border: bool,
+    /// Where its buffers come from and go to: elements, or sides of ghost pads.
+    from: Place,
+    to: Place,
+    /// Last frame that passed it.
+    last: Option<usize>,
+    /// Number of frames that passed it.
+    pub(crate) frames: u64,
+    /// True if another frame was made of one of these.
+    pub(crate) goes_on: bool,
+}
+
+/// Process and address of an element or of a side of a ghost pad.
+type Place = (i32, u64);
+
+/// Calls with which all buffers of a frame pass a pad, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PadCalls {
+    /// The first one.
+    pub(crate) first: CallSpan,
+    /// End of the last one, CLOCK_MONOTONIC nanoseconds.
+    pub(crate) end_ns: u64,
+}
+
+/// Frame at a pad.
+#[derive(Debug)]
+pub(crate) struct PadPassage {
+    /// Index of the pad.
+    pub(crate) pad: usize,
+    pub(crate) calls: PadCalls,
+    /// Indices of the passages at the pads before of which it was made.
+    pub(crate) parents: Vec<usize>,
+    has_children: bool,
+}
+
+/// All frames at all pads.
+#[derive(Debug, Default)]
+pub(crate) struct PadLineage<'a> {
+    pub(crate) pads: Vec<SeenPad<'a>>,
+    pub(crate) passages: Vec<PadPassage>,
+    pub(crate) links: LinkCounts,
+    /// Elements that are video codecs.
+    codecs: HashSet<Place>,
+}
+
+/// Rule by which a frame's origin was found.
+#[derive(Clone, Copy)]
+enum Rule {
+    Descent,
+    Time,
+    Order,
+}
+
+/// What is known of the buffers in an element.
+#[derive(Debug, Default)]
+struct Inside {
+    by_buffer: HashMap<u64, usize>,
+    by_time: HashMap<i64, usize>,
+    recent: VecDeque<usize>,
+    /// True if it makes one picture of those of all its inputs.
+    joins: bool,
+}
+
+impl Inside {
+    /// Notes that a buffer comes, which belongs to this passage.
+    fn come(&mut self, passage: Option<usize>, span: &CallSpan) {
+        let Some(passage) = passage else {
+            // The buffer with this address is another one now.
+            self.by_buffer.remove(&span.data);
+            return;
+        };
+        self.by_buffer.insert(span.data, passage);
+        self.by_time.insert(span.pts, passage);
+        if self.recent.back() != Some(&passage) {
+            self.recent.push_back(passage);
+        }
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+}
+
+/// Call of a thread that has not ended.
+#[derive(Debug)]
+struct Open {
+    leave_ns: u64,
+    /// Element that works in it.
+    place: Place,
+    /// Frame that it works on.
+    passage: Option<usize>,
+    is_codec: bool,
+    /// Copies that it has made: the copy, and the buffer that it is one of.
+    copies: Vec<(u64, u64)>,
+}
+
+/// What a thread does.
+#[derive(Debug, Default)]
+struct ThreadState {
+    open: Vec<Open>,
+    /// Copies outside of all calls.
+    copies: Vec<(u64, u64)>,
+    /// Frame that it has taken last from each input.
+    taken: BTreeMap<u64, Taken>,
+    /// Number of frames that it has taken.
+    takes: u64,
+}
+
+/// Frame that a thread has taken from an input.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    passage: usize,
+    /// Number of the take.
+    number: u64,
+    /// False if the thread has pushed a buffer since.
+    is_new: bool,
+}
+
+impl ThreadState {
+    /// Returns the copies of the innermost call.
+    fn copies(&mut self) -> &mut Vec<(u64, u64)> {
+        match self.open.last_mut() {
+            Some(open) => &mut open.copies,
+            None => &mut self.copies,
+        }
+    }
+
+    /// Notes what has ended before `at_ns`.
+    fn end_before(&mut self, at_ns: u64) {
+        while self.open.last().is_some_and(|open| open.leave_ns <= at_ns) {
+            self.open.pop();
+        }
+    }
+}
+
+impl<'a> PadLineage<'a> {
+    /// Follows the buffers in `spans`, which are in the order of their begins. `copies` are in the order of their times.
+    pub(crate) fn of(spans: &[CallSpan], copies: &[BufferCopy], names: &'a ObjectNames) -> PadLineage<'a> {
+        let mut lineage = PadLineage::default();
+        let places = lineage.see_pads(spans, names);
+        if lineage.pads.is_empty() {
+            return lineage;
+        }
+        let mut inside = lineage.elements(spans, &places);
+        let mut threads: HashMap<i32, ThreadState> = HashMap::new();
+        // Last passage of each buffer.
+        let mut last: HashMap<(i32, u64), usize> = HashMap::new();
+        let mut copies = copies.iter().peekable();
+        for span in spans {
+            while let Some(copy) = copies.next_if(|copy| copy.at_ns <= span.enter_ns) {
+                let thread = threads.entry(copy.thread).or_default();
+                thread.end_before(copy.at_ns);
+                let made = thread.copies();
+                let origin =
+                    made.iter().rev().find(|(to, _)| *to == copy.from).map_or(copy.from, |made| made.1);
+                if made.len() >= MOST_COPIES {
+                    made.remove(0);
+                }
+                made.push((copy.to, origin));
+            }
+            let thread = threads.entry(span.thread).or_default();
+            thread.end_before(span.enter_ns);
+            match span.call {
+                Call::FinishFrame => {
+                    let place = (span.process, span.object);
+                    let passage = inside.get(&place).and_then(|inside| inside.by_buffer.get(&span.data));
+                    lineage.codecs.insert(place);
+                    thread.open.push(Open {
+                        leave_ns: span.leave_ns,
+                        place,
+                        passage: passage.copied(),
+                        is_codec: true,
+                        copies: Vec::new(),
+                    });
+                }
+                Call::PopBuffer if span.data != 0 => {
+                    if let Some(passage) = last.get(&(span.process, span.data)) {
+                        thread.takes += 1;
+                        let taken = Taken { passage: *passage, number: thread.takes, is_new: true };
+                        thread.taken.insert(span.object, taken);
+                    }
+                }
+                Call::PadPush if span.data != 0 => {
+                    let Some(pad) = places.get(&(span.process, span.object)).copied() else { continue };
+                    let passage = lineage.push(pad, span, thread, &inside);
+                    let place = lineage.pads[pad].to;
+                    if let Some(inside) = inside.get_mut(&place) {
+                        inside.come(passage, span);
+                    }
+                    match passage {
+                        Some(passage) => last.insert((span.process, span.data), passage),
+                        None => last.remove(&(span.process, span.data)),
+                    };
+                    thread.open.push(Open {
+                        leave_ns: span.leave_ns,
+                        place,
+                        passage,
+                        is_codec: false,
+                        copies: Vec::new(),
+                    });
+                }
+                _ => {}
+            }
+        }
+        lineage
+    }
+
+    /// Finds the pads of the calls, and returns their indices.
+    fn see_pads(&mut self, spans: &[CallSpan], names: &'a ObjectNames) -> HashMap<Place, usize> {
+        let mut places: HashMap<Place, usize> = HashMap::new();
+        let mut seen: Vec<(Place, &Pad)> = Vec::new();
+        for span in spans.iter().filter(|span| span.call == Call::PadPush) {
+            let place = (span.process, span.object);
+            let Some(pad) = names.pad(span.process, span.object) else { continue };
+            if seen.len() < MOST_PADS && !places.contains_key(&place) {
+                places.insert(place, seen.len());
+                seen.push((place, pad));
+            }
+        }
+        let of = |address: fn(&Pad) -> u64| -> HashSet<Place> {
+            seen.iter().map(|((process, _), pad)| (*process, address(pad))).collect()
+        };
+        let (parents, nexts, peers) = (of(|pad| pad.parent), of(|pad| pad.next), of(|pad| pad.peer));
+        self.pads = seen
+            .into_iter()
+            .map(|((process, address), pad)| {
+                let here = |address| (process, address);
+                // The inner side of a ghost pad belongs to it; the outer one has the inner one's parent.
+                let from = if nexts.contains(&here(address)) { address } else { pad.parent };
+                let to = if parents.contains(&here(pad.peer)) { pad.peer } else { pad.next };
+                let is_border = from == address || peers.contains(&here(pad.parent));
+                SeenPad {
+                    process,
+                    pad,
+                    is_border,
+                    from: here(from),
+                    to: here(to),
+                    last: None,
+                    frames: 0,
+                    goes_on: false,
+                }
+            })
+            .collect();
+        places
+    }
+
+    /// Returns the elements that get buffers.
+    fn elements(&self, spans: &[CallSpan], places: &HashMap<Place, usize>) -> HashMap<Place, Inside> {
+        let mut pushes = vec![0u64; self.pads.len()];
+        for span in spans.iter().filter(|span| span.call == Call::PadPush) {
+            if let Some(pad) = places.get(&(span.process, span.object)) {
+                pushes[*pad] += 1;
+            }
+        }
+        // Number of inputs, of buffers that come, and of buffers that leave.
+        let mut counts: HashMap<Place, (u64, u64, u64)> = HashMap::new();
+        let mut called: HashMap<Place, &str> = HashMap::new();
+        for (pad, pushes) in self.pads.iter().zip(pushes) {
+            let (inputs, come, _) = counts.entry(pad.to).or_default();
+            *inputs += 1;
+            *come += pushes;
+            counts.entry(pad.from).or_default().2 += pushes;
+            called.insert(pad.from, &pad.pad.name);
+        }
+        let gets = counts.into_iter().filter(|(_, (inputs, ..))| *inputs > 0);
+        gets.map(|(place, (inputs, come, leave))| {
+            let name = called.get(&place).copied().unwrap_or_default();
+            let is_called = |parts: &[&str]| parts.iter().any(|part| name.contains(part));
+            // A muxer passes all buffers on; a mixer makes one of several.
+            let joins = inputs > 1
+                && (is_called(&["compositor", "mix"]) || !is_called(&["mux"]) && 5 * leave < 4 * come);
+            (place, Inside { joins, ..Inside::default() })
+        })
+        .collect()
+    }
+
+    /// Adds a push of a pad. Returns the passage to which it belongs; `None` if it is not followed.
+    fn push(
+        &mut self,
+        pad: usize,
+        span: &CallSpan,
+        thread: &mut ThreadState,
+        inside: &HashMap<Place, Inside>,
+    ) -> Option<usize> {
+        let from = self.pads[pad].from;
+        let found = inside.get(&from).and_then(|inside| self.origin(from, span, thread, inside));
+        thread.taken.values_mut().for_each(|taken| taken.is_new = false);
+        let (parents, rule) = match found {
+            Some((parents, rule)) => (parents, Some(rule)),
+            None if span.pts == NO_TIME => return None,
+            None => (Vec::new(), None),
+        };
+        if let Some(last) = self.pads[pad].last {
+            let pad_of = |parents: &[usize]| parents.first().map(|parent| self.passages[*parent].pad);
+            let before = &self.passages[last];
+            // A muxer has frames of one time from several inputs.
+            let is_part = match span.pts {
+                NO_TIME => before.parents == parents,
+                pts => before.calls.first.pts == pts && pad_of(&before.parents) == pad_of(&parents),
+            };
+            if is_part {
+                let before = &mut self.passages[last];
+                before.calls.end_ns = before.calls.end_ns.max(span.leave_ns);
+                parents.into_iter().for_each(|parent| self.passages[parent].has_children = true);
+                return Some(last);
+            }
+        }
+        for parent in &parents {
+            let links = &mut self.links;
+            match rule {
+                Some(Rule::Descent) => links.descent += 1,
+                Some(Rule::Time) => links.time += 1,
+                Some(Rule::Order) => links.order += 1,
+                None => {}
+            }
+            let parent = &mut self.passages[*parent];
+            parent.has_children = true;
+            self.pads[parent.pad].goes_on = true;
+        }
+        let calls = PadCalls { first: *span, end_ns: span.leave_ns };
+        self.passages.push(PadPassage { pad, calls, parents, has_children: false });
+        let passage = self.passages.len() - 1;
+        let pad = &mut self.pads[pad];
+        pad.last = Some(passage);
+        pad.frames += 1;
+        Some(passage)
+    }
+
+    /// Finds of what the element at `place` has made the buffer that it pushes.
+    fn origin(
+        &self,
+        place: Place,
+        span: &CallSpan,
+        thread: &mut ThreadState,
+        inside: &Inside,
+    ) -> Option<(Vec<usize>, Rule)> {
+        let time = |passage: usize| self.passages[passage].calls.first.pts;
+        let around = thread.open.last().filter(|open| open.place == place);
+        let of_codec = around.filter(|open| open.is_codec).and_then(|open| open.passage);
+        let around = around.and_then(|open| open.passage);
+        let same = inside.by_buffer.get(&span.data).copied();
+        let is_same_time = |passage: &usize| span.pts != NO_TIME && time(*passage) == span.pts;
+        let made = thread.copies();
+        let copy = made.iter().rev().find(|(to, _)| *to == span.data);
+        let copied = copy.and_then(|(_, origin)| inside.by_buffer.get(origin)).copied();
+        made.clear();
+        let by_descent = of_codec
+            .or(same.filter(is_same_time))
+            .or(copied)
+            .or(around.filter(is_same_time))
+            .or(same.filter(|same| !self.passages[*same].has_children));
+        if let Some(parent) = by_descent {
+            return Some((vec![parent], Rule::Descent));
+        }
+        if span.pts == NO_TIME {
+            return None;
+        }
+        let is_inside = |taken: &&Taken| self.pads[self.passages[taken.passage].pad].to == place;
+        let taken: Vec<&Taken> = thread.taken.values().filter(is_inside).collect();
+        let is_new = taken.iter().any(|taken| taken.is_new);
+        let newest = taken.iter().map(|taken| taken.number).max();
+        // A mixer goes on with the last frame of an input that has no new one. A muxer that has taken none goes on with the last one.
+        let is_parent = |taken: &&&Taken| {
+            inside.joins || if is_new { taken.is_new } else { Some(taken.number) == newest }
+        };
+        let parents: Vec<usize> = taken.iter().filter(is_parent).map(|taken| taken.passage).collect();
+        if !parents.is_empty() {
+            return Some((parents.into_iter().take(MOST_PARENTS).collect(), Rule::Descent));
+        }
+        if let Some(passage) = inside.by_time.get(&span.pts) {
+            return Some((vec![*passage], Rule::Time));
+        }
+        // A second field, or a repeated picture, has a time behind that of its origin.
+        let around = around?;
+        let earlier = inside.recent.iter().copied().filter(|passage| time(*passage) <= span.pts);
+        let has_later = inside.recent.iter().any(|passage| time(*passage) > span.pts);
+        let found = earlier.max_by_key(|passage| time(*passage)).filter(|_| has_later);
+        Some(found.map_or((vec![around], Rule::Order), |passage| (vec![passage], Rule::Time)))
+    }
+
+    /// True if the pad's element is a video codec.
+    pub(crate) fn is_of_codec(&self, pad: usize) -> bool {
+        self.codecs.contains(&self.pads[pad].from)
+    }
+}
