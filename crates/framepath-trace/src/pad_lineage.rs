@@ -8,7 +8,7 @@
 //!
 //! Buffers of one time that pass a pad one after the other are parts of one frame, such as its RTP packets.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use crate::calls::Call;
 use crate::link_counts::LinkCounts;
@@ -26,6 +26,9 @@ const RECENT: usize = 32;
 
 /// Most buffers from which one is made.
 const MOST_PARENTS: usize = 16;
+
+/// Most frames that a thread has taken from inputs.
+const MOST_TAKEN: usize = 64;
 
 /// Most copies that a call of an element keeps before it pushes one of them.
 const MOST_COPIES: usize = 64;
@@ -93,13 +96,29 @@ enum Rule {
 #[derive(Debug, Default)]
 struct Inside {
     by_buffer: HashMap<u64, usize>,
+    /// Frames of copies that it has made, with the begin of the call in which it did.
+    copies: HashMap<u64, (usize, u64)>,
     by_time: HashMap<i64, usize>,
     recent: VecDeque<usize>,
+    /// Number of its inputs.
+    inputs: u64,
     /// True if it makes one picture of those of all its inputs.
     joins: bool,
 }
 
 impl Inside {
+    /// Notes a copy that the element has made in the call that began at `call_ns`.
+    fn copy(&mut self, copy: &BufferCopy, call_ns: u64) {
+        let of_copy = || self.copies.get(&copy.from).map(|(passage, _)| *passage);
+        let origin = self.by_buffer.get(&copy.from).copied().or_else(of_copy);
+        // What had the address before was freed.
+        self.by_buffer.remove(&copy.to);
+        match origin {
+            Some(passage) => self.copies.insert(copy.to, (passage, call_ns)),
+            None => self.copies.remove(&copy.to),
+        };
+    }
+
     /// Notes that a buffer comes, which belongs to this passage.
     fn come(&mut self, passage: Option<usize>, span: &CallSpan) {
         let Some(passage) = passage else {
@@ -107,6 +126,7 @@ impl Inside {
             self.by_buffer.remove(&span.data);
             return;
         };
+        self.copies.remove(&span.data);
         self.by_buffer.insert(span.data, passage);
         self.by_time.insert(span.pts, passage);
         if self.recent.back() != Some(&passage) {
@@ -121,45 +141,50 @@ impl Inside {
 /// Call of a thread that has not ended.
 #[derive(Debug)]
 struct Open {
+    enter_ns: u64,
     leave_ns: u64,
     /// Element that works in it.
     place: Place,
     /// Frame that it works on.
     passage: Option<usize>,
     is_codec: bool,
-    /// Copies that it has made: the copy, and the buffer that it is one of.
-    copies: Vec<(u64, u64)>,
 }
 
 /// What a thread does.
 #[derive(Debug, Default)]
 struct ThreadState {
     open: Vec<Open>,
-    /// Copies outside of all calls.
+    /// Copies outside of all calls: the copy, and the buffer that it is one of.
     copies: Vec<(u64, u64)>,
-    /// Frame that it has taken last from each input.
-    taken: BTreeMap<u64, Taken>,
-    /// Number of frames that it has taken.
-    takes: u64,
+    /// Frames that it has taken from inputs: all since its last push, and before that the last one of each input.
+    taken: Vec<Taken>,
 }
 
 /// Frame that a thread has taken from an input.
 #[derive(Clone, Copy, Debug)]
 struct Taken {
+    /// Pad of the input.
+    input: u64,
     passage: usize,
-    /// Number of the take.
-    number: u64,
     /// False if the thread has pushed a buffer since.
     is_new: bool,
 }
 
 impl ThreadState {
-    /// Returns the copies of the innermost call.
-    fn copies(&mut self) -> &mut Vec<(u64, u64)> {
-        match self.open.last_mut() {
-            Some(open) => &mut open.copies,
-            None => &mut self.copies,
+    /// Notes a copy. Inside the call that has brought a buffer to an element, it is this element's.
+    fn copy(&mut self, copy: &BufferCopy, inside: &mut HashMap<Place, Inside>) {
+        if let Some(open) = self.open.last() {
+            if let Some(inside) = inside.get_mut(&open.place) {
+                inside.copy(copy, open.enter_ns);
+            }
+            return;
         }
+        let origin = self.copies.iter().rev().find(|(to, _)| *to == copy.from);
+        let origin = origin.map_or(copy.from, |(_, origin)| *origin);
+        if self.copies.len() >= MOST_COPIES {
+            self.copies.remove(0);
+        }
+        self.copies.push((copy.to, origin));
     }
 
     /// Notes what has ended before `at_ns`.
@@ -187,13 +212,7 @@ impl<'a> PadLineage<'a> {
             while let Some(copy) = copies.next_if(|copy| copy.at_ns <= span.enter_ns) {
                 let thread = threads.entry(copy.thread).or_default();
                 thread.end_before(copy.at_ns);
-                let made = thread.copies();
-                let origin =
-                    made.iter().rev().find(|(to, _)| *to == copy.from).map_or(copy.from, |made| made.1);
-                if made.len() >= MOST_COPIES {
-                    made.remove(0);
-                }
-                made.push((copy.to, origin));
+                thread.copy(copy, &mut inside);
             }
             let thread = threads.entry(span.thread).or_default();
             thread.end_before(span.enter_ns);
@@ -203,18 +222,23 @@ impl<'a> PadLineage<'a> {
                     let passage = inside.get(&place).and_then(|inside| inside.by_buffer.get(&span.data));
                     lineage.codecs.insert(place);
                     thread.open.push(Open {
+                        enter_ns: span.enter_ns,
                         leave_ns: span.leave_ns,
                         place,
                         passage: passage.copied(),
                         is_codec: true,
-                        copies: Vec::new(),
                     });
                 }
                 Call::PopBuffer if span.data != 0 => {
                     if let Some(passage) = last.get(&(span.process, span.data)) {
-                        thread.takes += 1;
-                        let taken = Taken { passage: *passage, number: thread.takes, is_new: true };
-                        thread.taken.insert(span.object, taken);
+                        let joins =
+                            inside.get(&lineage.place_of(*passage)).is_some_and(|inside| inside.joins);
+                        let is_over = |taken: &Taken| taken.input == span.object && (joins || !taken.is_new);
+                        thread.taken.retain(|taken| !is_over(taken));
+                        if thread.taken.len() >= MOST_TAKEN {
+                            thread.taken.remove(0);
+                        }
+                        thread.taken.push(Taken { input: span.object, passage: *passage, is_new: true });
                     }
                 }
                 Call::PadPush if span.data != 0 => {
@@ -229,11 +253,11 @@ impl<'a> PadLineage<'a> {
                         None => last.remove(&(span.process, span.data)),
                     };
                     thread.open.push(Open {
+                        enter_ns: span.enter_ns,
                         leave_ns: span.leave_ns,
                         place,
                         passage,
                         is_codec: false,
-                        copies: Vec::new(),
                     });
                 }
                 _ => {}
@@ -306,7 +330,7 @@ impl<'a> PadLineage<'a> {
             // A muxer passes all buffers on; a mixer makes one of several.
             let joins = inputs > 1
                 && (is_called(&["compositor", "mix"]) || !is_called(&["mux"]) && 5 * leave < 4 * come);
-            (place, Inside { joins, ..Inside::default() })
+            (place, Inside { inputs, joins, ..Inside::default() })
         })
         .collect()
     }
@@ -320,20 +344,22 @@ impl<'a> PadLineage<'a> {
         inside: &HashMap<Place, Inside>,
     ) -> Option<usize> {
         let from = self.pads[pad].from;
-        let found = inside.get(&from).and_then(|inside| self.origin(from, span, thread, inside));
-        thread.taken.values_mut().for_each(|taken| taken.is_new = false);
+        let found = inside.get(&from).and_then(|inside| self.origin(pad, span, thread, inside));
+        thread.copies.clear();
+        thread.taken.iter_mut().for_each(|taken| taken.is_new = false);
         let (parents, rule) = match found {
             Some((parents, rule)) => (parents, Some(rule)),
             None if span.pts == NO_TIME => return None,
             None => (Vec::new(), None),
         };
         if let Some(last) = self.pads[pad].last {
-            let pad_of = |parents: &[usize]| parents.first().map(|parent| self.passages[*parent].pad);
             let before = &self.passages[last];
-            // A muxer has frames of one time from several inputs.
-            let is_part = match span.pts {
-                NO_TIME => before.parents == parents,
-                pts => before.calls.first.pts == pts && pad_of(&before.parents) == pad_of(&parents),
+            let is_same = before.parents == parents;
+            // A muxer has frames of one time from several inputs. A jitter buffer gives the packets of a frame one time.
+            let is_one = inside.get(&from).is_none_or(|inside| inside.inputs == 1);
+            let is_part = match (span.pts, before.calls.first.pts) {
+                (NO_TIME, _) | (_, NO_TIME) => is_same,
+                (time, before) => time == before && (is_same || is_one),
             };
             if is_part {
                 let before = &mut self.passages[last];
@@ -363,46 +389,61 @@ impl<'a> PadLineage<'a> {
         Some(passage)
     }
 
-    /// Finds of what the element at `place` has made the buffer that it pushes.
+    /// Returns where the frame of a passage goes.
+    fn place_of(&self, passage: usize) -> Place {
+        self.pads[self.passages[passage].pad].to
+    }
+
+    /// Finds of what the element of the pad has made the buffer that it pushes.
     fn origin(
         &self,
-        place: Place,
+        pad: usize,
         span: &CallSpan,
-        thread: &mut ThreadState,
+        thread: &ThreadState,
         inside: &Inside,
     ) -> Option<(Vec<usize>, Rule)> {
+        let place = self.pads[pad].from;
         let time = |passage: usize| self.passages[passage].calls.first.pts;
-        let around = thread.open.last().filter(|open| open.place == place);
-        let of_codec = around.filter(|open| open.is_codec).and_then(|open| open.passage);
-        let around = around.and_then(|open| open.passage);
+        let call = thread.open.last().filter(|open| open.place == place);
+        let of_codec = call.filter(|open| open.is_codec).and_then(|open| open.passage);
+        let around = call.and_then(|open| open.passage);
         let same = inside.by_buffer.get(&span.data).copied();
         let is_same_time = |passage: &usize| span.pts != NO_TIME && time(*passage) == span.pts;
-        let made = thread.copies();
-        let copy = made.iter().rev().find(|(to, _)| *to == span.data);
-        let copied = copy.and_then(|(_, origin)| inside.by_buffer.get(origin)).copied();
-        made.clear();
+        // A freed buffer's address is soon that of another one. What has a thread or several inputs keeps buffers.
+        let is_kept = |same: &usize| {
+            let may_keep = call.is_none() || around == Some(*same) || inside.inputs > 1;
+            may_keep && span.pts != NO_TIME && !inside.joins && !self.passages[*same].has_children
+        };
+        let is_made = |&&(passage, begin): &&(usize, u64)| match call {
+            Some(open) => open.enter_ns == begin,
+            None => !self.passages[passage].has_children,
+        };
+        let copied = inside.copies.get(&span.data).filter(is_made);
+        let outside = thread.copies.iter().rev().find(|(to, _)| call.is_none() && *to == span.data);
+        let outside = outside.and_then(|(_, origin)| inside.by_buffer.get(origin)).copied();
+        let copied = outside.or(copied.map(|(passage, _)| *passage));
         let by_descent = of_codec
             .or(same.filter(is_same_time))
             .or(copied)
             .or(around.filter(is_same_time))
-            .or(same.filter(|same| !self.passages[*same].has_children));
+            .or(same.filter(is_kept));
         if let Some(parent) = by_descent {
             return Some((vec![parent], Rule::Descent));
         }
+        let taken: Vec<&Taken> =
+            thread.taken.iter().filter(|taken| self.place_of(taken.passage) == place).collect();
+        // A mixer goes on with the last frame of an input that has no new one. A muxer that has taken none goes on with the last one.
+        let is_parent = |taken: &&&Taken| inside.joins || taken.is_new;
+        let mut parents: Vec<usize> = taken.iter().filter(is_parent).map(|taken| taken.passage).collect();
+        if let (true, Some(last)) = (parents.is_empty() && !taken.is_empty(), self.pads[pad].last) {
+            parents.clone_from(&self.passages[last].parents);
+        }
+        if !parents.is_empty() {
+            parents.truncate(MOST_PARENTS);
+            return Some((parents, Rule::Descent));
+        }
         if span.pts == NO_TIME {
             return None;
-        }
-        let is_inside = |taken: &&Taken| self.pads[self.passages[taken.passage].pad].to == place;
-        let taken: Vec<&Taken> = thread.taken.values().filter(is_inside).collect();
-        let is_new = taken.iter().any(|taken| taken.is_new);
-        let newest = taken.iter().map(|taken| taken.number).max();
-        // A mixer goes on with the last frame of an input that has no new one. A muxer that has taken none goes on with the last one.
-        let is_parent = |taken: &&&Taken| {
-            inside.joins || if is_new { taken.is_new } else { Some(taken.number) == newest }
-        };
-        let parents: Vec<usize> = taken.iter().filter(is_parent).map(|taken| taken.passage).collect();
-        if !parents.is_empty() {
-            return Some((parents.into_iter().take(MOST_PARENTS).collect(), Rule::Descent));
         }
         if let Some(passage) = inside.by_time.get(&span.pts) {
             return Some((vec![*passage], Rule::Time));
