@@ -127,9 +127,11 @@ static void describe(void *pad, const void *from)
 	_Atomic uintptr_t *entry = &known[(key ^ key >> 16 ^ key >> 32) / 16 % PADS];
 	if (atomic_load_explicit(entry, memory_order_relaxed) == key)
 		return;
-	atomic_store_explicit(entry, key, memory_order_relaxed);
 	copy_name(facts.name, pointer_at(facts.parent, OBJECT_NAME));
 	describe_next(&facts, pad, from);
+	/* A bin may link its border later. */
+	if (facts.next)
+		atomic_store_explicit(entry, key, memory_order_relaxed);
 	record_facts(PAD, pad, &facts, sizeof(facts));
 }
 
@@ -250,6 +252,28 @@ EXPORT void *gst_aggregator_pad_pop_buffer(void *pad)
 	void *item = next(pad);
 	record(POP_BUFFER, LEAVE, pad, buffer(item), 0);
 	return item;
+}
+
+/* Takes a buffer, too, but does not return it. Inside the library it calls the function above, which does not come here. */
+EXPORT int gst_aggregator_pad_drop_buffer(void *pad);
+EXPORT int gst_aggregator_pad_drop_buffer(void *pad)
+{
+	static struct function function =
+		FUNCTION("gst_aggregator_pad_drop_buffer", BASE, (void *)gst_aggregator_pad_drop_buffer);
+	static struct function peek_function = FUNCTION("gst_aggregator_pad_peek_buffer", BASE, NULL);
+	static struct function unref_function = FUNCTION("gst_mini_object_unref", CORE, NULL);
+	const void *from = __builtin_return_address(0);
+	int (*next)(void *) = (int (*)(void *))next_of(&function, from);
+	void *(*peek)(void *) = (void *(*)(void *))next_of(&peek_function, from);
+	void (*unref)(void *) = (void (*)(void *))next_of(&unref_function, from);
+	if (!next)
+		return 0;
+	void *item = peek && unref ? peek(pad) : NULL;
+	record(POP_BUFFER, ENTER, pad, NO_ITEM, 0);
+	record(POP_BUFFER, LEAVE, pad, buffer(item), 0);
+	if (item)
+		unref(item);
+	return next(pad);
 }
 
 EXPORT int gst_clock_id_wait(void *id, int64_t *jitter);

@@ -419,8 +419,16 @@ impl<'a> PadLineage<'a> {
             None => !self.passages[passage].has_children,
         };
         let copied = inside.copies.get(&span.data).filter(is_made);
+        let taken: Vec<&Taken> =
+            thread.taken.iter().filter(|taken| self.place_of(taken.passage) == place).collect();
         let outside = thread.copies.iter().rev().find(|(to, _)| call.is_none() && *to == span.data);
         let outside = outside.and_then(|(_, origin)| inside.by_buffer.get(origin)).copied();
+        // The buffer at the address may be another one, after what was taken has been freed.
+        let is_left = |passage: &usize| {
+            let has_taken = |passage| taken.iter().any(|taken| taken.passage == passage);
+            taken.is_empty() || has_taken(*passage) || !self.passages[*passage].has_children
+        };
+        let outside = outside.filter(is_left);
         let copied = outside.or(copied.map(|(passage, _)| *passage));
         let by_descent = of_codec
             .or(same.filter(is_same_time))
@@ -430,8 +438,6 @@ impl<'a> PadLineage<'a> {
         if let Some(parent) = by_descent {
             return Some((vec![parent], Rule::Descent));
         }
-        let taken: Vec<&Taken> =
-            thread.taken.iter().filter(|taken| self.place_of(taken.passage) == place).collect();
         // A mixer goes on with the last frame of an input that has no new one. A muxer that has taken none goes on with the last one.
         let is_parent = |taken: &&&Taken| inside.joins || taken.is_new;
         let mut parents: Vec<usize> = taken.iter().filter(is_parent).map(|taken| taken.passage).collect();

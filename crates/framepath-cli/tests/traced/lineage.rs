@@ -13,14 +13,14 @@ use tempfile::TempDir;
 
 use crate::needs_bpf;
 
-const WIDTH: usize = 192;
-const HEIGHT: usize = 64;
-const FRAMES: u32 = 100;
+pub(crate) const WIDTH: usize = 192;
+pub(crate) const HEIGHT: usize = 64;
+pub(crate) const FRAMES: u32 = 100;
 /// Number of bits in a picture: columns of 16 pixels that are dark or bright.
 const BITS: usize = 12;
 
 /// Writes a clip whose pictures have their numbers, with `options` of the encoder.
-fn write_clip(path: &str, options: &[&str]) {
+pub(crate) fn write_clip(path: &str, options: &[&str]) {
     let mut ffmpeg = Command::new("ffmpeg")
         .args([
             "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray", "-s", "192x64", "-r", "25", "-i", "-",
@@ -42,7 +42,7 @@ fn write_clip(path: &str, options: &[&str]) {
 }
 
 /// Returns the numbers of gray pictures of this size, scaled or not: of the left one if several are side by side.
-fn numbers(bytes: &[u8], width: usize, height: usize, columns: usize) -> Vec<u32> {
+pub(crate) fn numbers(bytes: &[u8], width: usize, height: usize, columns: usize) -> Vec<u32> {
     let number = |picture: &[u8]| {
         let row = &picture[height / 4 * width..];
         (0..BITS).map(|bit| u32::from(row[(2 * bit + 1) * columns / (2 * BITS)] >= 128) << bit).sum()
@@ -66,8 +66,19 @@ fn outputs(level: &str, arguments: &[&str], [width, height, columns]: [usize; 3]
     let (raw, csv) = (path("raw"), path("csv"));
     let ffmpeg = ["ffmpeg", "-nostdin", "-v", "error", "-y"];
     let output = ["-pix_fmt", "gray", "-f", "rawvideo", &raw];
-    let trace = ["trace", "--level", level, "--quiet", "--json", "-", "--csv", &csv, "--"];
-    let ran = finish(framepath(&[&trace[..], &ffmpeg, arguments, &output].concat())).ended(0);
+    let (born, figures) = births(level, &[&ffmpeg[..], arguments, &output].concat(), &csv);
+    Outputs {
+        shown: numbers(&fs::read(raw).unwrap(), width, height, columns),
+        born: born.into_values().collect(),
+        figures,
+    }
+}
+
+/// Runs a command at `level`. Returns the births of the frames of each way, nanoseconds, in the order of their ends, and the
+/// figures. The table is written to `csv`.
+pub(crate) fn births(level: &str, command: &[&str], csv: &str) -> (BTreeMap<String, Vec<u64>>, Value) {
+    let trace = ["trace", "--level", level, "--quiet", "--json", "-", "--csv", csv, "--"];
+    let ran = finish(framepath(&[&trace[..], command].concat())).ended(0);
     let table = fs::read_to_string(csv).unwrap();
     let mut lines = table.lines().map(|line| line.split(',').collect::<Vec<&str>>());
     let header = lines.next().unwrap();
@@ -82,20 +93,17 @@ fn outputs(level: &str, arguments: &[&str], [width, height, columns]: [usize; 3]
         let frames = ways.entry(line[path].to_owned()).or_default();
         frames.insert(value(number), (behind(leave), behind(birth)));
     }
-    let born = ways.into_values().map(|frames| {
+    let in_order = |frames: BTreeMap<u64, (u64, u64)>| {
         let mut frames: Vec<(u64, u64)> = frames.into_values().collect();
         frames.sort_unstable();
         frames.into_iter().map(|(_, birth)| birth).collect()
-    });
-    Outputs {
-        shown: numbers(&fs::read(raw).unwrap(), width, height, columns),
-        born: born.collect(),
-        figures: serde_json::from_str(&ran.stdout).unwrap(),
-    }
+    };
+    let born = ways.into_iter().map(|(way, frames)| (way, in_order(frames))).collect();
+    (born, serde_json::from_str(&ran.stdout).unwrap())
 }
 
 /// True if outputs with one number have one birth and others have others; without B frames, in the order of the numbers.
-fn agree(shown: &[u32], born: &[u64], has_order: bool) -> bool {
+pub(crate) fn agree(shown: &[u32], born: &[u64], has_order: bool) -> bool {
     let (mut births, mut numbers) = (HashMap::new(), BTreeMap::new());
     let is_same = |(number, birth): (&u32, &u64)| {
         births.entry(*number).or_insert(*birth) == birth && numbers.entry(*birth).or_insert(*number) == number

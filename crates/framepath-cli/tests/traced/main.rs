@@ -5,6 +5,7 @@ mod attach;
 mod causes;
 mod compare;
 mod ffmpeg;
+mod gst_lineage;
 mod gstreamer;
 mod harmless;
 mod lineage;
@@ -26,6 +27,8 @@ framepath_testkit::tests! {
     ffmpeg::a_part_of_the_way_begins_with_its_first_stage,
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
     lineage::each_output_has_the_input_that_its_pixels_show,
+    gst_lineage::each_buffer_has_the_origin_that_its_pixels_show,
+    gst_lineage::each_frame_of_a_file_has_its_origin,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
