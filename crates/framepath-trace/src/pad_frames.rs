@@ -69,7 +69,7 @@ fn routes<'a>(lineage: &PadLineage<'a>) -> Vec<Route<'a>> {
     let mut ways: HashMap<Vec<&str>, Route<'a>> = HashMap::new();
     let mut left = MOST_PLACES;
     for (end, passage) in lineage.passages.iter().enumerate() {
-        if lineage.pads[passage.pad].goes_on {
+        if passage.is_extra || lineage.pads[passage.pad].goes_on {
             continue;
         }
         for chain in chains(lineage, end) {

@@ -71,7 +71,12 @@ pub(crate) struct PadPassage {
     pub(crate) calls: PadCalls,
     /// Indices of the passages at the pads before of which it was made.
     pub(crate) parents: Vec<usize>,
+    /// True if it is none after all: a muxer's own bytes, such as the header of a fragment.
+    pub(crate) is_extra: bool,
+    /// True if a buffer with a time was made of it.
     has_children: bool,
+    /// True if the bytes may be a muxer's own, because the buffer is not a parent itself.
+    is_weak: bool,
 }
 
 /// All frames at all pads.
@@ -88,6 +93,10 @@ pub(crate) struct PadLineage<'a> {
 #[derive(Clone, Copy)]
 enum Rule {
     Descent,
+    /// The element has just taken the frames from its inputs.
+    Taken,
+    /// The call around the push has brought a frame of the same time.
+    Call,
     Time,
     Order,
 }
@@ -109,14 +118,19 @@ struct Inside {
 impl Inside {
     /// Notes a copy that the element has made in the call that began at `call_ns`.
     fn copy(&mut self, copy: &BufferCopy, call_ns: u64) {
-        let of_copy = || self.copies.get(&copy.from).map(|(passage, _)| *passage);
-        let origin = self.by_buffer.get(&copy.from).copied().or_else(of_copy);
+        let origin = self.origin(copy.from);
         // What had the address before was freed.
         self.by_buffer.remove(&copy.to);
         match origin {
             Some(passage) => self.copies.insert(copy.to, (passage, call_ns)),
             None => self.copies.remove(&copy.to),
         };
+    }
+
+    /// Returns the passage of a buffer that has come, or of a copy.
+    fn origin(&self, buffer: u64) -> Option<usize> {
+        let of_copy = || self.copies.get(&buffer).map(|(passage, _)| *passage);
+        self.by_buffer.get(&buffer).copied().or_else(of_copy)
     }
 
     /// Notes that a buffer comes, which belongs to this passage.
@@ -263,7 +277,19 @@ impl<'a> PadLineage<'a> {
                 _ => {}
             }
         }
+        lineage.leave_out_extra();
         lineage
+    }
+
+    /// Leaves out what a muxer has pushed of its own while it kept the frames that it had taken: those follow themselves.
+    fn leave_out_extra(&mut self) {
+        let known = self.passages.iter().filter(|passage| !passage.is_weak);
+        let own: HashSet<(usize, usize)> =
+            known.flat_map(|passage| passage.parents.iter().map(|parent| (*parent, passage.pad))).collect();
+        for passage in self.passages.iter_mut().filter(|passage| passage.is_weak) {
+            passage.parents.retain(|parent| !own.contains(&(*parent, passage.pad)));
+            passage.is_extra = passage.parents.is_empty();
+        }
     }
 
     /// Finds the pads of the calls, and returns their indices.
@@ -352,11 +378,11 @@ impl<'a> PadLineage<'a> {
             None if span.pts == NO_TIME => return None,
             None => (Vec::new(), None),
         };
+        let is_one = inside.get(&from).is_none_or(|inside| inside.inputs == 1);
         if let Some(last) = self.pads[pad].last {
             let before = &self.passages[last];
             let is_same = before.parents == parents;
             // A muxer has frames of one time from several inputs. A jitter buffer gives the packets of a frame one time.
-            let is_one = inside.get(&from).is_none_or(|inside| inside.inputs == 1);
             let is_part = match (span.pts, before.calls.first.pts) {
                 (NO_TIME, _) | (_, NO_TIME) => is_same,
                 (time, before) => time == before && (is_same || is_one),
@@ -364,24 +390,31 @@ impl<'a> PadLineage<'a> {
             if is_part {
                 let before = &mut self.passages[last];
                 before.calls.end_ns = before.calls.end_ns.max(span.leave_ns);
-                parents.into_iter().for_each(|parent| self.passages[parent].has_children = true);
+                parents
+                    .into_iter()
+                    .for_each(|parent| self.passages[parent].has_children |= span.pts != NO_TIME);
                 return Some(last);
             }
         }
         for parent in &parents {
             let links = &mut self.links;
             match rule {
-                Some(Rule::Descent) => links.descent += 1,
+                Some(Rule::Descent | Rule::Taken | Rule::Call) => links.descent += 1,
                 Some(Rule::Time) => links.time += 1,
                 Some(Rule::Order) => links.order += 1,
                 None => {}
             }
             let parent = &mut self.passages[*parent];
-            parent.has_children = true;
+            parent.has_children |= span.pts != NO_TIME;
             self.pads[parent.pad].goes_on = true;
         }
         let calls = PadCalls { first: *span, end_ns: span.leave_ns };
-        self.passages.push(PadPassage { pad, calls, parents, has_children: false });
+        let is_weak = match rule {
+            Some(Rule::Taken) => true,
+            Some(Rule::Call | Rule::Time | Rule::Order) => !is_one,
+            Some(Rule::Descent) | None => false,
+        };
+        self.passages.push(PadPassage { pad, calls, parents, is_extra: false, has_children: false, is_weak });
         let passage = self.passages.len() - 1;
         let pad = &mut self.pads[pad];
         pad.last = Some(passage);
@@ -412,7 +445,10 @@ impl<'a> PadLineage<'a> {
         // A freed buffer's address is soon that of another one. What has a thread or several inputs keeps buffers.
         let is_kept = |same: &usize| {
             let may_keep = call.is_none() || around == Some(*same) || inside.inputs > 1;
-            may_keep && span.pts != NO_TIME && !inside.joins && !self.passages[*same].has_children
+            // Behind the last input, its buffer may leave once more.
+            let is_last = call.is_none() && inside.recent.back() == Some(same);
+            let is_unused = is_last || !self.passages[*same].has_children;
+            may_keep && span.pts != NO_TIME && !inside.joins && is_unused
         };
         let is_made = |&&(passage, begin): &&(usize, u64)| match call {
             Some(open) => open.enter_ns == begin,
@@ -422,7 +458,7 @@ impl<'a> PadLineage<'a> {
         let taken: Vec<&Taken> =
             thread.taken.iter().filter(|taken| self.place_of(taken.passage) == place).collect();
         let outside = thread.copies.iter().rev().find(|(to, _)| call.is_none() && *to == span.data);
-        let outside = outside.and_then(|(_, origin)| inside.by_buffer.get(origin)).copied();
+        let outside = outside.filter(|_| span.pts != NO_TIME).and_then(|(_, origin)| inside.origin(*origin));
         // The buffer at the address may be another one, after what was taken has been freed.
         let is_left = |passage: &usize| {
             let has_taken = |passage| taken.iter().any(|taken| taken.passage == passage);
@@ -433,10 +469,12 @@ impl<'a> PadLineage<'a> {
         let by_descent = of_codec
             .or(same.filter(is_same_time))
             .or(copied)
-            .or(around.filter(is_same_time))
-            .or(same.filter(is_kept));
+            .or(same.filter(is_kept).filter(|_| !around.is_some_and(|around| is_same_time(&around))));
         if let Some(parent) = by_descent {
             return Some((vec![parent], Rule::Descent));
+        }
+        if let Some(parent) = around.filter(is_same_time) {
+            return Some((vec![parent], Rule::Call));
         }
         // A mixer goes on with the last frame of an input that has no new one. A muxer that has taken none goes on with the last one.
         let is_parent = |taken: &&&Taken| inside.joins || taken.is_new;
@@ -446,7 +484,7 @@ impl<'a> PadLineage<'a> {
         }
         if !parents.is_empty() {
             parents.truncate(MOST_PARENTS);
-            return Some((parents, Rule::Descent));
+            return Some((parents, if inside.joins { Rule::Descent } else { Rule::Taken }));
         }
         if span.pts == NO_TIME {
             return None;
@@ -456,6 +494,11 @@ impl<'a> PadLineage<'a> {
         }
         // A second field, or a repeated picture, has a time behind that of its origin.
         let around = around?;
+        let mut times = inside.recent.iter().rev().map(|passage| time(*passage));
+        let interval = times.next().zip(times.next()).map_or(0, |(last, before)| last - before);
+        if (1..interval).contains(&(span.pts - time(around))) {
+            return Some((vec![around], Rule::Descent));
+        }
         let earlier = inside.recent.iter().copied().filter(|passage| time(*passage) <= span.pts);
         let has_later = inside.recent.iter().any(|passage| time(*passage) > span.pts);
         let found = earlier.max_by_key(|passage| time(*passage)).filter(|_| has_later);
