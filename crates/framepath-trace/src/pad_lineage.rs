@@ -379,6 +379,11 @@ impl<'a> PadLineage<'a> {
             None => (Vec::new(), None),
         };
         let is_one = inside.get(&from).is_none_or(|inside| inside.inputs == 1);
+        let is_weak = match rule {
+            Some(Rule::Taken) => true,
+            Some(Rule::Call | Rule::Time | Rule::Order) => !is_one,
+            Some(Rule::Descent) | None => false,
+        };
         if let Some(last) = self.pads[pad].last {
             let before = &self.passages[last];
             let is_same = before.parents == parents;
@@ -389,6 +394,7 @@ impl<'a> PadLineage<'a> {
             };
             if is_part {
                 let before = &mut self.passages[last];
+                before.is_weak &= is_weak;
                 before.calls.end_ns = before.calls.end_ns.max(span.leave_ns);
                 parents
                     .into_iter()
@@ -409,11 +415,6 @@ impl<'a> PadLineage<'a> {
             self.pads[parent.pad].goes_on = true;
         }
         let calls = PadCalls { first: *span, end_ns: span.leave_ns };
-        let is_weak = match rule {
-            Some(Rule::Taken) => true,
-            Some(Rule::Call | Rule::Time | Rule::Order) => !is_one,
-            Some(Rule::Descent) | None => false,
-        };
         self.passages.push(PadPassage { pad, calls, parents, is_extra: false, has_children: false, is_weak });
         let passage = self.passages.len() - 1;
         let pad = &mut self.pads[pad];
@@ -445,10 +446,7 @@ impl<'a> PadLineage<'a> {
         // A freed buffer's address is soon that of another one. What has a thread or several inputs keeps buffers.
         let is_kept = |same: &usize| {
             let may_keep = call.is_none() || around == Some(*same) || inside.inputs > 1;
-            // Behind the last input, its buffer may leave once more.
-            let is_last = call.is_none() && inside.recent.back() == Some(same);
-            let is_unused = is_last || !self.passages[*same].has_children;
-            may_keep && span.pts != NO_TIME && !inside.joins && is_unused
+            may_keep && span.pts != NO_TIME && !inside.joins && !self.passages[*same].has_children
         };
         let is_made = |&&(passage, begin): &&(usize, u64)| match call {
             Some(open) => open.enter_ns == begin,
