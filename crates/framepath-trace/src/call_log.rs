@@ -26,7 +26,7 @@ use crate::mark::{Mark, forget_marks};
 use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
-use crate::preload::{Preload, PreloadEvent};
+use crate::preload::Preload;
 use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
 use crate::recording::TraceLevel;
@@ -299,17 +299,9 @@ impl CallLog {
         let probes = match source {
             Source::Probes(probes) => probes,
             Source::Library(preload) => {
-                return preload.drain(|event| match event {
-                    PreloadEvent::Call(event) => {
-                        names.see(&event);
-                        keep(calls, event, dropped);
-                    }
-                    PreloadEvent::Pad { process, address, pad } => names.add_pad(process, address, pad),
-                    PreloadEvent::Object { process, address, name, kind } => {
-                        names.add_object(process, address, name, kind);
-                    }
-                    PreloadEvent::Filter { process, address, name, graph, index } => {
-                        names.add_filter(process, address, &name, graph, index);
+                return preload.drain(|event| {
+                    if let Some(call) = names.take_facts(event) {
+                        keep(calls, call, dropped);
                     }
                 });
             }

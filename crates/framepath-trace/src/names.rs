@@ -10,6 +10,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 
 use crate::calls::{Call, CallEvent, Phase};
+use crate::preload::PreloadEvent;
 
 /// Longest name, bytes.
 const LONGEST: usize = 40;
@@ -169,6 +170,22 @@ impl ObjectNames {
     /// Returns the name of a video device, `video0`; `None` if it is not known.
     pub(crate) fn device(&self, minor: u32) -> Option<&str> {
         self.devices.get(&minor)?.as_deref()
+    }
+
+    /// Takes the facts of an event of the preloaded library; returns the call if it is one. No memory is read for a call: its
+    /// process is a number that the traced program has written, and can be that of another program.
+    pub(crate) fn take_facts(&mut self, event: PreloadEvent) -> Option<CallEvent> {
+        match event {
+            PreloadEvent::Call(event) => return Some(event),
+            PreloadEvent::Pad { process, address, pad } => self.add_pad(process, address, pad),
+            PreloadEvent::Object { process, address, name, kind } => {
+                self.add_object(process, address, name, kind);
+            }
+            PreloadEvent::Filter { process, address, name, graph, index } => {
+                self.add_filter(process, address, &name, graph, index);
+            }
+        }
+        None
     }
 
     /// Adds a pad, or replaces what was known of it.
@@ -335,6 +352,32 @@ mod tests {
         let mut names = ObjectNames::default();
         names.see_device(u32::MAX);
         assert_eq!(names.device(u32::MAX), None);
+    }
+
+    /// A program can write the number of any process into the memory that it shares with the library.
+    #[test]
+    fn a_call_from_the_library_shows_no_memory_and_its_facts_show_names() {
+        let process = std::process::id() as i32;
+        let mut names = ObjectNames::default();
+        let codec = [c"secret".as_ptr() as u64, 0];
+        let context = [0, 0, address(&codec)];
+        let object = address(&context);
+        for (call, phase) in [(Call::OpenCodec, Phase::Leave), (Call::SendPacket, Phase::Enter)] {
+            let (data, pts) = (0, NO_PTS);
+            let event = CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 };
+            assert_eq!(names.take_facts(PreloadEvent::Call(event)), Some(event));
+        }
+        assert_eq!((names.of(process, object), names.seen.len()), (None, 0));
+        let (name, kind) = ("h264".to_owned(), 0);
+        assert_eq!(names.take_facts(PreloadEvent::Object { process, address: object, name, kind }), None);
+        assert_eq!(names.of(process, object).map(|named| named.name.as_str()), Some("h264"));
+        let filter =
+            PreloadEvent::Filter { process, address: 2, name: "scale".to_owned(), graph: 3, index: 0 };
+        assert_eq!(names.take_facts(filter), None);
+        assert_eq!(names.of(process, 3).map(|named| named.name.as_str()), Some("scale"));
+        let pad = Pad { parent: 5, ..Pad::default() };
+        assert_eq!(names.take_facts(PreloadEvent::Pad { process, address: 4, pad: pad.clone() }), None);
+        assert_eq!(names.pad(process, 4), Some(&pad));
     }
 
     #[test]
