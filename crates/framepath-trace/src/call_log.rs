@@ -267,11 +267,12 @@ impl CallLog {
 
     /// Notes that the first thread of a process has ended, mostly with the process.
     pub(crate) fn end(&mut self, process: i32) {
-        let process = process.unsigned_abs();
         let tasks = fs::read_dir(format!("/proc/{process}/task"));
         if tasks.is_ok_and(|tasks| tasks.count() > 1) {
             return;
         }
+        self.objects.forget(process);
+        let process = process.unsigned_abs();
         self.mapped.retain(|(of, _)| *of != process);
         if let Source::Probes(probes) = &mut self.source {
             probes.forget(process);
@@ -460,7 +461,7 @@ impl CallLog {
             clocks: HashMap::new(),
             lost: lost + self.dropped,
             probes,
-            objects: self.objects.clone(),
+            objects: self.objects.found(),
             late: self.late.clone(),
             unprobed,
             knows_quotas,

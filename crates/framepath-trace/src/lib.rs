@@ -20,7 +20,7 @@
 //! | `preload` | calls by a library in the program |
 //! | `call_log`, `names` | collection of the calls, and names of the objects |
 //! | `switch_program` | why a thread leaves its CPU: the program at the scheduler's switches, and its records |
-//! | `wait_reason`, `wait_object` | what threads wait for: by system call, and by the object behind its descriptor |
+//! | `wait_reason`, `wait_object`, `socket_names` | what threads wait for: by system call, and by the object behind its descriptor |
 //! | `spans`, `timeline`, `switch_records`, `timed_wait`, `thread_times` | arithmetic: calls with begin and end; what each thread did when |
 //! | `stage_limits` | [`StageLimits`]: selection of stages |
 //! | `identify`, `stream_ways`, `pad_frames` | frames in the calls of FFmpeg, and of GStreamer |
@@ -82,6 +82,7 @@ mod recorded;
 mod recording;
 mod report;
 mod shown_order;
+mod socket_names;
 mod spans;
 mod stage_limits;
 mod stage_wait;

@@ -14,6 +14,12 @@ pub(crate) struct Patience {
     spent: Duration,
 }
 
+impl Default for Patience {
+    fn default() -> Patience {
+        Patience::new()
+    }
+}
+
 impl Patience {
     pub(crate) fn new() -> Patience {
         Patience { begun: Instant::now(), spent: Duration::ZERO }

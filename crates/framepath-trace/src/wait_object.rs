@@ -7,13 +7,13 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::FileTypeExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use framepath_os::time::now_ns;
 
 use crate::probe_event::SystemCall;
+use crate::socket_names::SocketNames;
 use crate::wait_reason::{WaitCall, WaitReason};
 
 /// Number of descriptors of a poll(2) that are looked at.
@@ -29,12 +29,8 @@ const LOOK_UPS_NS: u64 = 5_000_000;
 /// Most epolls in one another that are looked into.
 const MOST_DEPTH: u8 = 3;
 
-/// Most bytes of a list of descriptors, and of sockets, that are read.
+/// Most bytes of a list of descriptors that are read.
 const LIST_BYTES: u64 = 64 << 10;
-const SOCKETS_BYTES: u64 = 4 << 20;
-
-/// Shortest time between two looks at the sockets of a process, nanoseconds.
-const SOCKETS_NS: u64 = 1_000_000_000;
 
 /// Object that threads wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -45,7 +41,7 @@ pub(crate) struct WaitObject {
 }
 
 /// All objects of a recording.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct WaitObjects {
     objects: Vec<WaitObject>,
     numbers: HashMap<WaitObject, u32>,
@@ -53,8 +49,7 @@ pub(crate) struct WaitObjects {
     descriptors: HashMap<(i32, i32), Option<WaitObject>>,
     /// Look-ups so far, and the time of the first one, CLOCK_MONOTONIC nanoseconds, since the last [`WaitObjects::look_again`].
     looked: (u32, u64),
-    /// Names of the sockets of processes by their inodes, and the time at which they were read, CLOCK_MONOTONIC nanoseconds.
-    sockets: HashMap<i32, (u64, HashMap<u64, String>)>,
+    sockets: SocketNames,
 }
 
 impl WaitObjects {
@@ -62,6 +57,17 @@ impl WaitObjects {
     pub(crate) fn look_again(&mut self) {
         self.descriptors.clear();
         self.looked = (0, now_ns());
+    }
+
+    /// Forgets what is known only for a process that has ended.
+    pub(crate) fn forget(&mut self, process: i32) {
+        self.descriptors.retain(|(of, _), _| *of != process);
+        self.sockets.forget(process);
+    }
+
+    /// Returns the objects with their numbers, without what further look-ups need.
+    pub(crate) fn found(&self) -> WaitObjects {
+        WaitObjects { objects: self.objects.clone(), ..WaitObjects::default() }
     }
 
     /// Returns the object with this number.
@@ -152,17 +158,6 @@ impl WaitObjects {
         found
     }
 
-    /// Returns the name of a socket. Reads the lists of all sockets, which can be long, for a socket that is not known, at most once in
-    /// a second.
-    fn socket(&mut self, process: i32, inode: u64) -> Option<String> {
-        let now_ns = now_ns();
-        let (read_ns, names) = self.sockets.entry(process).or_default();
-        if !names.contains_key(&inode) && now_ns.saturating_sub(*read_ns) >= SOCKETS_NS {
-            (*read_ns, *names) = (now_ns, sockets(process));
-        }
-        names.get(&inode).cloned()
-    }
-
     fn look_up(&mut self, process: i32, descriptor: i32, depth: u8) -> Option<WaitObject> {
         let link = format!("/proc/{process}/fd/{descriptor}");
         let target = fs::read_link(&link).ok()?;
@@ -170,7 +165,7 @@ impl WaitObjects {
         let named = |reason, name: &str| Some(WaitObject { reason, name: Some(name.to_owned()) });
         let inode = |kind: &str| text.strip_prefix(kind)?.strip_suffix(']')?.parse::<u64>().ok();
         if let Some(inode) = inode("socket:[") {
-            let name = self.socket(process, inode);
+            let name = self.sockets.name(process, inode);
             return Some(WaitObject { reason: WaitReason::Socket, name });
         }
         if inode("pipe:[").is_some() {
@@ -223,7 +218,7 @@ fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
 }
 
 /// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
-fn read_list(path: &Path, most: u64) -> String {
+pub(crate) fn read_list(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
     // The bytes read before an error count.
     let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
@@ -235,52 +230,6 @@ fn watched(process: i32, descriptor: i32) -> Vec<i32> {
     let text = read_list(Path::new(&format!("/proc/{process}/fdinfo/{descriptor}")), LIST_BYTES);
     let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
     text.lines().filter_map(number).collect()
-}
-
-/// Returns the names of the sockets of a process's network by their inodes.
-fn sockets(process: i32) -> HashMap<u64, String> {
-    let folder = PathBuf::from(format!("/proc/{process}/net"));
-    let read = |file: &str| read_list(&folder.join(file), SOCKETS_BYTES);
-    let mut names = HashMap::new();
-    for (file, protocol) in [("tcp", "tcp"), ("tcp6", "tcp"), ("udp", "udp"), ("udp6", "udp")] {
-        names.extend(read(file).lines().skip(1).filter_map(|line| internet_socket(protocol, line)));
-    }
-    names.extend(read("unix").lines().skip(1).filter_map(unix_socket));
-    names
-}
-
-/// Returns the inode and the name of a line of /proc/net/tcp and its relatives: with the peer's address, or the own one without
-/// a peer.
-fn internet_socket(protocol: &str, line: &str) -> Option<(u64, String)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let (own, peer, inode) = (address(words.get(1)?)?, address(words.get(2)?)?, words.get(9)?.parse().ok()?);
-    let name = match peer.port() {
-        0 => format!("{protocol} on {own}"),
-        _ => format!("{protocol} {peer}"),
-    };
-    Some((inode, name))
-}
-
-/// Returns the inode and the name of a line of /proc/net/unix.
-fn unix_socket(line: &str) -> Option<(u64, String)> {
-    let mut words = line.split_whitespace();
-    let inode = words.nth(6)?.parse().ok()?;
-    Some((inode, words.next().map_or("unix".to_owned(), |path| format!("unix {path}"))))
-}
-
-/// Returns an address, whose words of 32 bits are in the order of this machine.
-fn address(text: &str) -> Option<SocketAddr> {
-    let (address, port) = text.split_once(':')?;
-    let word = |n: usize| u32::from_str_radix(address.get(8 * n..8 * n + 8)?, 16).ok();
-    let address = match address.len() {
-        8 => IpAddr::V4(Ipv4Addr::from(word(0)?.to_ne_bytes())),
-        _ => {
-            let words = [word(0)?, word(1)?, word(2)?, word(3)?].map(u32::to_ne_bytes);
-            let bytes: [u8; 16] = words.concat().try_into().ok()?;
-            IpAddr::V6(Ipv6Addr::from(bytes)).to_canonical()
-        }
-    };
-    Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
 }
 
 #[cfg(test)]
@@ -331,15 +280,5 @@ mod tests {
         drop(cat.stdin.take());
         cat.wait()?;
         Ok(())
-    }
-
-    #[test]
-    fn addresses_are_read_in_the_order_of_the_machine() {
-        assert_eq!(address("0100007F:1F90").unwrap().to_string(), "127.0.0.1:8080");
-        let mapped = "0000000000000000FFFF00000100007F:0050";
-        assert_eq!(address(mapped).unwrap().to_string(), "127.0.0.1:80");
-        for text in ["", "0100007F", "01:1", "zz00007F:1F90", "0100007F:zzzz"] {
-            assert_eq!(address(text), None, "{text}");
-        }
     }
 }
