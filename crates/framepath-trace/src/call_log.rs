@@ -116,12 +116,12 @@ fn note(unprobed: &mut Vec<String>, path: &Path, error: &io::Error) {
 }
 
 impl CallLog {
-    /// Prepares probes.
+    /// Prepares probes: for a command, or for a program that runs already.
     ///
     /// # Errors
     /// As for [`Probes::new`].
-    pub(crate) fn new() -> io::Result<CallLog> {
-        Ok(CallLog::of(Source::Probes(Box::new(Probes::new()?))))
+    pub(crate) fn new(is_running: bool) -> io::Result<CallLog> {
+        Ok(CallLog::of(Source::Probes(Box::new(Probes::new(is_running)?))))
     }
 
     /// Begins with `process`, a child that has not executed the program in the file `program`. `folders` is its LD_LIBRARY_PATH.
@@ -202,20 +202,7 @@ impl CallLog {
         if !probes.wait(limit) {
             return false;
         }
-        let mut have_mapped = false;
-        for event in probes.urgent() {
-            match event {
-                ProbeEvent::Call(event) => self.names.see(&event),
-                ProbeEvent::Loaded => have_mapped = true,
-                ProbeEvent::Named { .. }
-                | ProbeEvent::Filter { .. }
-                | ProbeEvent::Marked(_)
-                | ProbeEvent::Device(_)
-                | ProbeEvent::Switched(_)
-                | ProbeEvent::Woken { .. } => {}
-            }
-        }
-        have_mapped
+        probes.urgent().contains(&ProbeEvent::Loaded)
     }
 
     /// Attaches probes to files that processes have mapped and that have none yet.
@@ -308,14 +295,11 @@ impl CallLog {
             }
         };
         probes.drain(|event| match event {
-            ProbeEvent::Call(event) => {
-                names.see(&event);
-                keep(calls, event, dropped);
-            }
-            ProbeEvent::Named { process, object, media, name } => names.set(process, object, media, &name),
-            ProbeEvent::Filter { process, graph, filter, place, name } => {
-                names.set_filter(process, filter, &name, graph, place);
-            }
+            ProbeEvent::Call(event) => keep(calls, event, dropped),
+            ProbeEvent::Named { .. }
+            | ProbeEvent::Filter { .. }
+            | ProbeEvent::Pad { .. }
+            | ProbeEvent::PadName { .. } => names.take_names(event),
             ProbeEvent::Marked(mark) => keep(marks, mark, dropped),
             ProbeEvent::Device(call) => {
                 call.file.minor.into_iter().for_each(|minor| names.see_device(minor));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of a traced program's objects: which codec, demuxer, muxer or filters.
 //!
-//! The names are read from the program's memory when the object has been made ready. Source of the offsets: the public
-//! headers of FFmpeg (the fields are equal in versions 4 to 8) and of GStreamer 1.0. What is no name of this kind is not
-//! used.
+//! The BPF programs read the names when a call has made the object ready, or uses it first; at level preload, the library
+//! in the program gives them. This process reads no memory of the program, which could keep it from ever going on. What is no
+//! name of this kind is not used.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::collections::HashMap;
+use std::fs;
 
-use crate::calls::{Call, CallEvent, Phase};
+use crate::calls::CallEvent;
 use crate::preload::PreloadEvent;
+use crate::probe_event::ProbeEvent;
 
 /// Longest name, bytes.
 const LONGEST: usize = 40;
@@ -72,24 +72,40 @@ pub(crate) struct ObjectNames {
     objects: HashMap<(i32, u64), Named>,
     /// Pads of GStreamer, as they were linked when the first buffer passed them.
     pads: HashMap<(i32, u64), Pad>,
-    /// Objects whose names were looked for.
-    seen: HashSet<(i32, u64)>,
     /// Graph of each filter, by the process and the filter's address.
     graphs: HashMap<(i32, u64), u64>,
-    /// Objects whose facts a preloaded library has given: their memory is not read.
-    given: HashSet<(i32, u64)>,
     /// Names of video devices, by their minor numbers.
     devices: HashMap<u32, Option<String>>,
 }
 
 impl ObjectNames {
+    /// Takes the facts of an event of the probes; another event has no effect.
+    pub(crate) fn take_names(&mut self, event: ProbeEvent) {
+        match event {
+            ProbeEvent::Named { process, object, media, name } => self.set(process, object, media, &name),
+            ProbeEvent::Filter { process, graph, filter, place, name } => {
+                self.set_filter(process, filter, &name, graph, place);
+            }
+            // A pad that cannot be read has no facts.
+            ProbeEvent::Pad { process, pad, parent, peer, next } if parent != 0 || peer != 0 => {
+                self.add_pad(process, pad, Pad { parent, peer, next, ..Pad::default() });
+            }
+            ProbeEvent::PadName { process, pad, is_next, name } => {
+                if let Some(pad) = self.pads.get_mut(&(process, pad)) {
+                    let to = if is_next { &mut pad.next_name } else { &mut pad.name };
+                    *to = name_of(&name).unwrap_or_default();
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Sets the name of an object that a call has made ready. `media` is the kind of a codec's stream; `name` ends with a
     /// zero if it is shorter.
-    pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
+    fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
         if self.is_full() {
             return;
         }
-        self.seen.insert((process, object));
         if let Some(name) = name_of(name) {
             let media = Media::of(media.into());
             self.objects.insert((process, object), Named { name, media });
@@ -98,65 +114,7 @@ impl ObjectNames {
 
     /// True if there are so many objects that no further one gets a name: a hostile program can make any number.
     fn is_full(&self) -> bool {
-        self.objects.len() + self.pads.len() + self.seen.len() + self.graphs.len() > MOST_OBJECTS
-    }
-
-    /// Reads the name of the object of `event` when a call has made it ready, or when the object is seen for the first
-    /// time. Without rights for the process's memory, or if it has ended, the object stays without a name.
-    pub(crate) fn see(&mut self, event: &CallEvent) {
-        let key = (event.process, event.object);
-        let is_shown = matches!(event.call.outer(), Call::Upload | Call::Present);
-        let is_inside = matches!(event.call, Call::FinishFrame | Call::PopBuffer);
-        if is_shown || is_inside || !event.call.has_return() || self.given.contains(&key) || self.is_full() {
-            return;
-        }
-        let is_ready = event.call.is_opening() && event.phase == Phase::Leave;
-        let is_use = event.phase == Phase::Enter && !event.call.is_opening();
-        let is_first_use = is_use && !is_ready && self.seen.insert(key);
-        if !is_ready && !is_first_use {
-            return;
-        }
-        let Ok(memory) = File::open(format!("/proc/{}/mem", event.process)) else { return };
-        let memory = Memory(memory);
-        let named = match event.call {
-            // A program that runs already may be seen first when it takes something out.
-            Call::OpenCodec
-            | Call::SendPacket
-            | Call::SendFrame
-            | Call::ReceiveFrame
-            | Call::ReceivePacket => memory.codec(event.object),
-            // The AVInputFormat and the AVOutputFormat of an AVFormatContext; both begin with their names.
-            Call::OpenInput | Call::ReadPacket => memory.name_at(event.object.wrapping_add(8)).map(other),
-            Call::OpenOutput | Call::WritePacket => memory.name_at(event.object.wrapping_add(16)).map(other),
-            Call::OpenGraph => return self.read_graph(event.process, event.object, &memory),
-            // The AVFilterGraph of an AVFilterContext.
-            Call::FilterInput | Call::FilterOutput => {
-                let graph = memory.word(event.object.wrapping_add(80)).unwrap_or(0);
-                return self.read_graph(event.process, graph, &memory);
-            }
-            Call::PadPush => {
-                if let Some(pad) = memory.pad(event.object) {
-                    self.pads.insert(key, pad);
-                }
-                None
-            }
-            // The context may be one of a decoder's thread.
-            Call::GetBuffer
-            | Call::ClockWait
-            | Call::Upload
-            | Call::Present
-            | Call::Attach
-            | Call::Commit
-            | Call::CopyFrame
-            | Call::CopyBuffer
-            | Call::FinishFrame
-            | Call::PopBuffer
-            | Call::Mark => None,
-        };
-        if let Some(named) = named {
-            self.objects.insert(key, named);
-            self.seen.insert(key);
-        }
+        self.objects.len() + self.pads.len() + self.graphs.len() > MOST_OBJECTS
     }
 
     /// Reads the name of the video device with this minor number, if it was not looked for before.
@@ -194,7 +152,6 @@ impl ObjectNames {
             return;
         }
         self.pads.insert((process, address), pad);
-        self.given.insert((process, address));
     }
 
     /// Adds a codec, demuxer or muxer. `kind` is the number of a codec's AVMediaType; another number for what is no codec.
@@ -203,11 +160,10 @@ impl ObjectNames {
             return;
         }
         self.objects.insert((process, address), Named { name, media: Media::of(kind) });
-        self.given.insert((process, address));
     }
 
     /// Adds the filter at place `index` of the graph at `graph`. Its name ends with a zero if it is shorter.
-    pub(crate) fn set_filter(&mut self, process: i32, address: u64, name: &[u8], graph: u64, index: u64) {
+    fn set_filter(&mut self, process: i32, address: u64, name: &[u8], graph: u64, index: u64) {
         if let Some(name) = name_of(name) {
             self.add_filter(process, address, &name, graph, index);
         }
@@ -219,7 +175,6 @@ impl ObjectNames {
             return;
         }
         self.graphs.insert((process, address), graph);
-        self.given.extend([(process, address), (process, graph)]);
         let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));
         if index == 0 {
             named.name.clear();
@@ -229,17 +184,6 @@ impl ObjectNames {
             named.name.push_str(comma);
             named.name.push_str(name);
         }
-    }
-
-    fn read_graph(&mut self, process: i32, graph: u64, memory: &Memory) {
-        let Some(filters) = memory.filters(graph) else { return };
-        for filter in &filters {
-            self.graphs.insert((process, filter.0), graph);
-            self.seen.insert((process, filter.0));
-        }
-        let mut names: Vec<&str> = filters.iter().map(|(_, name)| name.as_str()).collect();
-        names.retain(|name| !PLAIN.contains(name));
-        self.objects.insert((process, graph), other(names.join(",")));
     }
 
     pub(crate) fn of(&self, process: i32, object: u64) -> Option<&Named> {
@@ -273,76 +217,10 @@ fn name_of(bytes: &[u8]) -> Option<String> {
     is_name.then(|| String::from_utf8_lossy(text).into_owned())
 }
 
-/// Memory of a process.
-struct Memory(File);
-
-impl Memory {
-    fn word(&self, at: u64) -> Option<u64> {
-        let mut bytes = [0; 8];
-        self.0.read_exact_at(&mut bytes, at).ok()?;
-        Some(u64::from_ne_bytes(bytes))
-    }
-
-    /// Reads a name of printable characters.
-    fn text(&self, at: u64) -> Option<String> {
-        let mut bytes = [0; LONGEST];
-        // The text may lie just before the end of a mapping.
-        let read =
-            (1..=LONGEST).rev().find(|count| self.0.read_exact_at(&mut bytes[..*count], at).is_ok())?;
-        name_of(&bytes[..read])
-    }
-
-    /// Reads the name with which the struct begins whose address is at `at`.
-    fn name_at(&self, at: u64) -> Option<String> {
-        self.text(self.word(self.word(at)?)?)
-    }
-
-    /// Reads the codec of an AVCodecContext: its kind at 12, the AVCodec at 16.
-    fn codec(&self, context: u64) -> Option<Named> {
-        let kind = (self.word(context.wrapping_add(8))? >> 32) as u32;
-        Some(Named { name: self.name_at(context.wrapping_add(16))?, media: Media::of(kind.into()) })
-    }
-
-    /// Reads a GstPad: a GstObject has its name at 32 and its parent at 40, a pad has its peer at 264.
-    fn pad(&self, pad: u64) -> Option<Pad> {
-        let parent = self.word(pad.wrapping_add(40))?;
-        let peer = self.word(pad.wrapping_add(264)).unwrap_or(0);
-        let next = self.word(peer.wrapping_add(40)).unwrap_or(0);
-        let name = |object: u64| {
-            self.word(object.wrapping_add(32)).and_then(|text| self.text(text)).unwrap_or_default()
-        };
-        Some(Pad { parent, name: name(parent), peer, next, next_name: name(next) })
-    }
-
-    /// Reads the filters of an AVFilterGraph, their addresses and names: the array is at 8 and its length at 16; an
-    /// AVFilterContext has the AVFilter at 8.
-    fn filters(&self, graph: u64) -> Option<Vec<(u64, String)>> {
-        let (array, count) =
-            (self.word(graph.wrapping_add(8))?, self.word(graph.wrapping_add(16))? as u32 as usize);
-        (0..count.min(FILTERS) as u64)
-            .map(|index| {
-                let filter = self.word(array.wrapping_add(8 * index))?;
-                Some((filter, self.name_at(filter.wrapping_add(8))?))
-            })
-            .collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::NO_PTS;
-
-    /// Reads the object at `object` of this process.
-    fn read(names: &mut ObjectNames, call: Call, object: u64) {
-        let process = std::process::id() as i32;
-        let (phase, data, pts) = (Phase::Leave, 0, NO_PTS);
-        names.see(&CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 });
-    }
-
-    fn address<T>(value: &T) -> u64 {
-        std::ptr::from_ref(value) as u64
-    }
+    use crate::calls::{Call, NO_PTS, Phase};
 
     #[test]
     fn a_device_has_the_name_of_its_node() {
@@ -360,14 +238,14 @@ mod tests {
         let process = std::process::id() as i32;
         let mut names = ObjectNames::default();
         let codec = [c"secret".as_ptr() as u64, 0];
-        let context = [0, 0, address(&codec)];
-        let object = address(&context);
+        let context = [0, 0, codec.as_ptr() as u64];
+        let object = context.as_ptr() as u64;
         for (call, phase) in [(Call::OpenCodec, Phase::Leave), (Call::SendPacket, Phase::Enter)] {
             let (data, pts) = (0, NO_PTS);
             let event = CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 };
             assert_eq!(names.take_facts(PreloadEvent::Call(event)), Some(event));
         }
-        assert_eq!((names.of(process, object), names.seen.len()), (None, 0));
+        assert_eq!(names.of(process, object), None);
         let (name, kind) = ("h264".to_owned(), 0);
         assert_eq!(names.take_facts(PreloadEvent::Object { process, address: object, name, kind }), None);
         assert_eq!(names.of(process, object).map(|named| named.name.as_str()), Some("h264"));
@@ -378,38 +256,5 @@ mod tests {
         let pad = Pad { parent: 5, ..Pad::default() };
         assert_eq!(names.take_facts(PreloadEvent::Pad { process, address: 4, pad: pad.clone() }), None);
         assert_eq!(names.pad(process, 4), Some(&pad));
-    }
-
-    #[test]
-    fn names_are_found_where_ffmpeg_has_them_and_nothing_else_is_a_name() {
-        let process = std::process::id() as i32;
-        let mut names = ObjectNames::default();
-        let codec = [c"h264".as_ptr() as u64, 0];
-        let context = [0, 0, address(&codec)];
-        read(&mut names, Call::OpenCodec, address(&context));
-        let wanted = Named { name: "h264".to_owned(), media: Media::Video };
-        assert_eq!(names.of(process, address(&context)), Some(&wanted));
-
-        // A decoder of a running program whose first call takes a frame out.
-        let running = [0, 0, address(&codec)];
-        let (call, phase, data, pts) = (Call::ReceiveFrame, Phase::Enter, 0, NO_PTS);
-        let object = address(&running);
-        names.see(&CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 });
-        assert_eq!(names.of(process, object), Some(&wanted));
-
-        let kinds = [c"buffer", c"scale", c"eq"].map(|name| [name.as_ptr() as u64]);
-        let filters: Vec<[u64; 2]> = kinds.iter().map(|kind| [0, address(kind)]).collect();
-        let array: Vec<u64> = filters.iter().map(address).collect();
-        let graph = [0, array.as_ptr() as u64, array.len() as u64];
-        read(&mut names, Call::OpenGraph, address(&graph));
-        assert_eq!(names.of(process, address(&graph)).unwrap().name, "scale,eq");
-        assert_eq!(names.graph(process, array[1]), Some(address(&graph)));
-
-        // An address of nothing, and bytes that are no text.
-        let bad_codec = [c"\x01\x02".as_ptr() as u64];
-        for context in [[0, 0, 8], [0, 0, address(&bad_codec)]] {
-            read(&mut names, Call::OpenCodec, address(&context));
-            assert_eq!(names.of(process, address(&context)), None);
-        }
     }
 }

@@ -5,7 +5,8 @@ use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, NO_PTS, Phas
 use crate::device_calls::DeviceCall;
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
-    LEAVE, NAME_BYTES, NAMED, PLACE_SHIFT, TAG_EXECUTED, TAG_LOADED, TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
+    ELEMENT_BYTES, LEAVE, NAME_BYTES, NAMED, PAD_LINKS, PAD_NEXT, PLACE_SHIFT, TAG_EXECUTED, TAG_LOADED,
+    TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
 };
 use crate::switch_program::FROZEN;
 use crate::wait_object::POLLED;
@@ -15,11 +16,16 @@ use crate::wait_object::POLLED;
 pub(crate) enum ProbeEvent {
     /// A call began or ended.
     Call(CallEvent),
-    /// A call has made an object ready: its process and address, the kind of its stream, and its name, which ends with a
+    /// An object is ready, or is used for the first time: its process and address, the kind of its stream, and its name, which ends with a
     /// zero if it is shorter.
     Named { process: i32, object: u64, media: u32, name: [u8; NAME_BYTES] },
-    /// A graph of filters is ready: its process and address, and the address, place and name of one of its filters.
+    /// A graph of filters is ready, or is used for the first time: its process and address, and the address, place and name of one of its filters.
     Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
+    /// A pad of GStreamer passes its first buffer: its process and address, and the addresses of its parent, of its peer, and of
+    /// the peer's parent.
+    Pad { process: i32, pad: u64, parent: u64, peer: u64, next: u64 },
+    /// Name of a pad's parent or, if it is `next`, of the peer's parent, behind [`ProbeEvent::Pad`]. It ends with a zero.
+    PadName { process: i32, pad: u64, is_next: bool, name: [u8; ELEMENT_BYTES] },
     /// A frame that the program names itself reaches a stage, or leaves its last one.
     Marked(Mark),
     /// A program has exchanged a buffer with a V4L2 device.
@@ -86,10 +92,10 @@ pub(crate) struct SystemCall {
     pub(crate) object: Option<u32>,
 }
 
-/// Returns the name in a record.
-fn name(words: &[u64; 8]) -> [u8; NAME_BYTES] {
-    let mut name = [0; NAME_BYTES];
-    for (to, word) in name.chunks_exact_mut(8).zip(&words[5..]) {
+/// Returns the name at the end of a record.
+fn name<const BYTES: usize>(words: &[u64; 8]) -> [u8; BYTES] {
+    let mut name = [0; BYTES];
+    for (to, word) in name.chunks_exact_mut(8).zip(&words[8 - BYTES / 8..]) {
         to.copy_from_slice(&word.to_ne_bytes());
     }
     name
@@ -107,17 +113,30 @@ pub(crate) fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
         }
         TAG_EXECUTED | TAG_LOADED => ProbeEvent::Loaded,
         TAG_MARKED | TAG_MARKED_END => {
-            let stage = (tag == TAG_MARKED).then(|| stage_name(&name(words)));
+            let stage = (tag == TAG_MARKED).then(|| stage_name(&name::<NAME_BYTES>(words)));
             ProbeEvent::Marked(Mark { at_ns, process, thread, frame: object, stage })
         }
         _ if tag & NAMED != 0 => {
-            let name = name(words);
             let site = CALL_SITES.get((tag & 0xff) as usize)?;
-            if site.call == Call::OpenGraph {
-                let place = (tag >> PLACE_SHIFT) as u64;
-                return Some(ProbeEvent::Filter { process, graph: object, filter: data, place, name });
+            let place = tag >> PLACE_SHIFT;
+            match site.call {
+                Call::PadPush if place == PAD_LINKS => {
+                    let [parent, peer, next] = [data, pts, result];
+                    ProbeEvent::Pad { process, pad: object, parent, peer, next }
+                }
+                Call::PadPush => {
+                    let is_next = place == PAD_NEXT;
+                    ProbeEvent::PadName { process, pad: object, is_next, name: name(words) }
+                }
+                Call::OpenGraph | Call::FilterInput | Call::FilterOutput => {
+                    let (graph, filter, place) = (object, data, place as u64);
+                    ProbeEvent::Filter { process, graph, filter, place, name: name(words) }
+                }
+                _ => {
+                    let media = (data >> 32) as u32;
+                    ProbeEvent::Named { process, object, media, name: name(words) }
+                }
             }
-            ProbeEvent::Named { process, object, media: (data >> 32) as u32, name }
         }
         _ => {
             let site = CALL_SITES.get((tag & 0xff) as usize)?;
@@ -133,4 +152,76 @@ pub(crate) fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             ProbeEvent::Call(CallEvent { at_ns, process, thread, call, phase, object, data, pts, result })
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::ObjectNames;
+    use crate::probe_programs::PAD_PARENT;
+
+    /// Record of process 7 and thread 8 about the object 9, of the first site of `call`, with the name at its end.
+    fn named(call: Call, place: i32, name: &str) -> [u64; 8] {
+        let index = CALL_SITES.iter().position(|site| site.call == call).unwrap() as i32;
+        let mut record = [50, 7 << 32 | 8, (index | NAMED | place << PLACE_SHIFT) as u64, 9, 0, 0, 0, 0];
+        let words = if call == Call::PadPush { 4 } else { 5 };
+        for (at, byte) in name.bytes().enumerate() {
+            record[words + at / 8] |= u64::from_ne_bytes({
+                let mut bytes = [0; 8];
+                bytes[at % 8] = byte;
+                bytes
+            });
+        }
+        record
+    }
+
+    fn take(names: &mut ObjectNames, record: [u64; 8]) {
+        names.take_names(parse(&record).unwrap());
+    }
+
+    #[test]
+    fn a_pad_has_the_names_of_its_records() {
+        let mut names = ObjectNames::default();
+        let mut links = named(Call::PadPush, PAD_LINKS, "");
+        links[4..7].copy_from_slice(&[1, 2, 3]);
+        take(&mut names, links);
+        take(&mut names, named(Call::PadPush, PAD_PARENT, "an-element-with-a-long-name-of-3"));
+        take(&mut names, named(Call::PadPush, PAD_NEXT, "queue0"));
+        let pad = names.pad(7, 9).unwrap();
+        assert_eq!((pad.parent, pad.peer, pad.next), (1, 2, 3));
+        assert_eq!(
+            (pad.name.as_str(), pad.next_name.as_str()),
+            ("an-element-with-a-long-name-of-3", "queue0")
+        );
+        // A pad that cannot be read, and a name whose first record was lost.
+        let mut names = ObjectNames::default();
+        take(&mut names, named(Call::PadPush, PAD_LINKS, ""));
+        take(&mut names, named(Call::PadPush, PAD_NEXT, "queue0"));
+        assert_eq!(names.pad(7, 9), None);
+    }
+
+    #[test]
+    fn objects_have_the_names_of_their_records_at_their_first_use_too() {
+        let mut names = ObjectNames::default();
+        for call in [Call::OpenCodec, Call::ReceiveFrame] {
+            let mut video = named(call, 0, "h264");
+            video[3] = 20 + call as u64;
+            take(&mut names, video);
+            assert_eq!(names.of(7, video[3]).map(|named| named.name.as_str()), Some("h264"));
+        }
+        // Text that cannot be read, and bytes that are no text.
+        for name in ["", "\u{1}\u{2}"] {
+            take(&mut names, named(Call::OpenInput, 0, name));
+            assert_eq!(names.of(7, 9), None);
+        }
+        for call in [Call::OpenGraph, Call::FilterInput, Call::FilterOutput] {
+            for (place, name) in ["buffer", "scale", "eq"].into_iter().enumerate() {
+                let mut filter = named(call, place as i32, name);
+                filter[4] = 10 + place as u64;
+                take(&mut names, filter);
+            }
+            assert_eq!(names.of(7, 9).map(|named| named.name.as_str()), Some("scale,eq"));
+            assert_eq!(names.graph(7, 11), Some(9));
+        }
+    }
 }

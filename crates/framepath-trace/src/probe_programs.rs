@@ -14,6 +14,9 @@ use crate::names::FILTERS;
 /// Longest name of an object that a record has, bytes.
 pub(crate) const NAME_BYTES: usize = 24;
 
+/// Longest name of an element of GStreamer that a record has, bytes.
+pub(crate) const ELEMENT_BYTES: usize = 32;
+
 /// Flag of `bpf_ringbuf_output`: this process is not woken up, because it looks at the ring anyway.
 pub(crate) const NO_WAKEUP: i32 = 1;
 /// Flags of `bpf_ringbuf_output`: this process is woken up if it has read all records before.
@@ -44,8 +47,12 @@ pub(crate) const TAG_DEQUEUED: i32 = 0x1008;
 pub(crate) const LEAVE: i32 = 0x100;
 /// Bit of the tag of a record with the name of a site's object.
 pub(crate) const NAMED: i32 = 0x200;
-/// Bits of the tag below the place of a filter in its graph.
+/// Bits of the tag below the place of a filter in its graph, or of a record of a pad: [`PAD_LINKS`] and the others.
 pub(crate) const PLACE_SHIFT: i32 = 16;
+/// Places of the records of a pad: the addresses, the name of its parent, and that of the element behind it.
+pub(crate) const PAD_LINKS: i32 = 0;
+pub(crate) const PAD_PARENT: i32 = 1;
+pub(crate) const PAD_NEXT: i32 = 2;
 
 /// Offsets in the registers of user mode (struct pt_regs).
 #[cfg(target_arch = "x86_64")]
@@ -77,6 +84,8 @@ pub(crate) struct Maps<'a> {
     pub(crate) running: &'a ProgramMap,
     pub(crate) objects: &'a ProgramMap,
     pub(crate) lost: &'a ProgramMap,
+    /// True if objects of FFmpeg are named at their first use, because a program that runs already has opened them before.
+    pub(crate) names_at_use: bool,
 }
 
 impl Maps<'_> {
@@ -114,7 +123,7 @@ impl Maps<'_> {
         program.call(Helper::CurrentIds).copy(R7, R0);
         self.unless_traced(program, unwanted);
         filter(program, site.filter, unwanted);
-        begin(program, index as i32);
+        begin_call(program, index as i32);
         let [object, item] = site.places.map(|place| registers::ARGUMENTS[usize::from(place)]);
         program.load(R8, R6, object).load(R9, R6, item);
         program.store(R10, FIELDS[0], R8);
@@ -145,24 +154,73 @@ impl Maps<'_> {
             read_item(program, site.item);
         }
         self.send(program, self.ring, NO_WAKEUP);
-        if site.call == Call::PadPush {
-            self.announce(program);
-        }
+        self.announce(program, index as i32, site.call);
     }
 
-    /// Sends the record also as an urgent one if the object, whose address is in R8, is new: its name must be read before
-    /// the program is done with it.
-    fn announce(&self, program: &mut Assembler) {
+    /// Sends the facts about the object of a call, whose address is in R8, if it is new. They are read here, because a read of
+    /// the program's memory from another process can wait forever, for a file system of the program (FUSE). Loses R8 and R9.
+    fn announce(&self, program: &mut Assembler, index: i32, call: Call) {
+        let facts = match call {
+            Call::PadPush => Facts::Pad,
+            // A program may leave out avformat_find_stream_info for a format that needs none (mpv).
+            Call::ReadPacket => Facts::Name(INPUT),
+            _ if !self.names_at_use => return,
+            Call::SendPacket | Call::SendFrame | Call::ReceiveFrame | Call::ReceivePacket => {
+                Facts::Name(CODEC)
+            }
+            Call::WritePacket => Facts::Name(OUTPUT),
+            Call::FilterInput | Call::FilterOutput => Facts::Graph,
+            _ => return,
+        };
         let known = program.label();
-        program.store(R10, KEY, R8).map(R1, self.objects.as_fd());
+        // Forked processes have the same addresses. Numbers of processes have 22 bits.
+        program.copy(R1, R7).shift_right(R1, 32).shift_left(R1, 42).subtract(R1, R8).store(R10, KEY, R1);
+        program.map(R1, self.objects.as_fd());
         address(program, R2, KEY);
         program.call(Helper::MapLookup).jump_if(R0, Condition::NotEqual, 0, &known);
         program.map(R1, self.objects.as_fd());
         address(program, R2, KEY);
         address(program, R3, KEY);
-        program.set(R4, 0).call(Helper::MapUpdate);
-        self.send(program, self.urgent, WAKEUP);
+        // There may be too many objects.
+        program.set(R4, 0).call(Helper::MapUpdate).jump_if(R0, Condition::NotEqual, 0, &known);
+        match facts {
+            Facts::Pad => self.send_pad(program, index),
+            Facts::Name(offset) => {
+                read_name(program, index, offset);
+                self.send(program, self.ring, NO_WAKEUP);
+            }
+            Facts::Graph => {
+                // The AVFilterGraph of an AVFilterContext.
+                program.copy(R9, R8).add(R9, 80);
+                read_user(program, FIELDS[0], 8);
+                program.load(R8, R10, FIELDS[0]);
+                self.send_filters(program, index, &known);
+            }
+        }
         program.place(known);
+    }
+
+    /// Sends the records of the GstPad whose address is in R8: a GstObject has its name at 32 and its parent at 40, a pad has
+    /// its peer at 264. What cannot be read is 0. Loses R8 and R9.
+    fn send_pad(&self, program: &mut Assembler, index: i32) {
+        program.store_value(R10, TAG, index | NAMED | PAD_LINKS << PLACE_SHIFT);
+        program.copy(R9, R8).add(R9, 40);
+        read_user(program, FIELDS[1], 8);
+        program.copy(R9, R8).add(R9, 264);
+        read_user(program, FIELDS[2], 8);
+        program.load(R9, R10, FIELDS[2]).add(R9, 40);
+        read_user(program, FIELDS[3], 8);
+        program.load(R8, R10, FIELDS[1]).load(R9, R10, FIELDS[3]).store(R10, STASH, R9);
+        self.send(program, self.ring, NO_WAKEUP);
+        for place in [PAD_PARENT, PAD_NEXT] {
+            program.store_value(R10, TAG, index | NAMED | place << PLACE_SHIFT);
+            program.copy(R9, R8).add(R9, 32);
+            read_user(program, SCRATCH, 8);
+            program.load(R9, R10, SCRATCH);
+            read_text(program, FIELDS[1], ELEMENT_BYTES as i32);
+            self.send(program, self.ring, NO_WAKEUP);
+            program.load(R8, R10, STASH);
+        }
     }
 
     /// Program at the return of a function.
@@ -184,15 +242,19 @@ impl Maps<'_> {
         address(program, R2, KEY);
         program.call(Helper::MapLookup);
         program.jump_if(R0, Condition::Equal, 0, end);
-        program.load(R8, R0, 0).load(R9, R0, 8);
         let is_opening = site.call.is_opening();
+        let is_item_read = site.read_at == Phase::Leave || site.item == CallItem::Value;
+        program.load(R8, R0, 0);
+        if is_opening || is_item_read {
+            program.load(R9, R0, 8);
+        }
         if is_opening {
             let outer = program.label();
             program.jump_if(R9, Condition::Equal, 0, &outer);
             program.copy(R1, R9).add(R1, -1).store(R0, 8, R1);
             program.place(outer);
         }
-        begin(program, index as i32 | LEAVE);
+        begin_call(program, index as i32 | LEAVE);
         if is_opening {
             let inner = program.label();
             program.jump_if(R9, Condition::NotEqual, 0, &inner).map(R1, self.running.as_fd());
@@ -210,7 +272,7 @@ impl Maps<'_> {
         if site.item == CallItem::Returned {
             program.copy(R9, R1);
         }
-        if site.read_at == Phase::Leave || site.item == CallItem::Value {
+        if is_item_read {
             read_item(program, site.item);
         }
         self.send(program, self.ring, NO_WAKEUP);
@@ -219,10 +281,13 @@ impl Maps<'_> {
             program.jump_if(R9, Condition::NotEqual, 0, end);
         }
         match site.call {
-            // The name of an AVCodec, an AVInputFormat or an AVOutputFormat.
             Call::OpenCodec | Call::OpenInput | Call::OpenOutput => {
-                let format = if site.call == Call::OpenInput { 8 } else { 16 };
-                read_name(program, index as i32, format);
+                let offset = match site.call {
+                    Call::OpenCodec => CODEC,
+                    Call::OpenInput => INPUT,
+                    _ => OUTPUT,
+                };
+                read_name(program, index as i32, offset);
                 self.send(program, self.ring, NO_WAKEUP);
             }
             Call::OpenGraph => self.send_filters(program, index as i32, end),
@@ -249,7 +314,7 @@ impl Maps<'_> {
                 read_user(program, SCRATCH, 8);
                 program.load(R9, R10, SCRATCH);
             }
-            read_user(program, FIELDS[2], NAME_BYTES as i32);
+            read_text(program, FIELDS[2], NAME_BYTES as i32);
             self.send(program, self.ring, NO_WAKEUP);
         }
     }
@@ -279,11 +344,8 @@ impl Maps<'_> {
         self.unless_traced(&mut program, &end);
         program.load(R1, R6, registers::ARGUMENTS[0]).store(R10, FIELDS[0], R1);
         if !is_end {
-            address(&mut program, R1, FIELDS[2]);
-            program
-                .set(R2, NAME_BYTES as i32)
-                .load(R3, R6, registers::ARGUMENTS[1])
-                .call(Helper::ReadUserText);
+            program.load(R9, R6, registers::ARGUMENTS[1]);
+            read_text(&mut program, FIELDS[2], NAME_BYTES as i32);
         }
         self.send(&mut program, self.ring, NO_WAKEUP);
         program.place(end).exit(0);
@@ -363,13 +425,35 @@ impl Maps<'_> {
     }
 }
 
+/// Facts about an object that is new.
+enum Facts {
+    /// Those of a GstPad.
+    Pad,
+    /// Name of the struct to which the object points at this offset.
+    Name(i32),
+    /// Filters of the graph of an AVFilterContext.
+    Graph,
+}
+
+/// Offsets of the AVCodec in an AVCodecContext, and of the AVInputFormat and the AVOutputFormat in an AVFormatContext.
+const CODEC: i32 = 16;
+const INPUT: i32 = 8;
+const OUTPUT: i32 = 16;
+
 /// Begins the record: time, ids (also in R7), tag, and empty fields. Loses R0 to R5.
 fn begin(program: &mut Assembler, tag: i32) {
-    program.call(Helper::Now).store(R10, AT, R0);
-    program.call(Helper::CurrentIds).copy(R7, R0).store(R10, IDS, R0);
+    program.call(Helper::CurrentIds).copy(R7, R0);
+    begin_call(program, tag);
+    program.store_value(R10, FIELDS[0], 0);
+}
+
+/// Begins the record of a call of the thread whose ids are in R7: time, ids, tag, and empty fields behind the object. Loses R0
+/// to R5.
+fn begin_call(program: &mut Assembler, tag: i32) {
+    program.call(Helper::Now).store(R10, AT, R0).store(R10, IDS, R7);
     program.store_value(R10, TAG, tag);
-    for field in FIELDS {
-        program.store_value(R10, field, 0);
+    for field in &FIELDS[1..] {
+        program.store_value(R10, *field, 0);
     }
 }
 
@@ -460,13 +544,20 @@ fn read_name(program: &mut Assembler, index: i32, offset: i32) {
         read_user(program, SCRATCH, 8);
         program.load(R9, R10, SCRATCH);
     }
-    read_user(program, FIELDS[2], NAME_BYTES as i32);
+    read_text(program, FIELDS[2], NAME_BYTES as i32);
 }
 
 /// Reads `bytes` bytes of the process's memory at the address in R9 to the stack at `to`.
 pub(crate) fn read_user(program: &mut Assembler, to: i16, bytes: i32) {
     address(program, R1, to);
     program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUser);
+}
+
+/// Reads a text of the process's memory at the address in R9, up to its zero, to the stack at `to`: at most `bytes` bytes, of
+/// which the last one is zero. What cannot be read is 0.
+fn read_text(program: &mut Assembler, to: i16, bytes: i32) {
+    address(program, R1, to);
+    program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUserText);
 }
 
 /// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.

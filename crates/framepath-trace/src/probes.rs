@@ -38,8 +38,8 @@ const PROCESSES: u32 = 65_536;
 /// Greatest number of calls that are running at one time.
 const CALLS: u32 = 65_536;
 
-/// Greatest number of objects that are announced.
-const OBJECTS: u32 = 16_384;
+/// Greatest number of objects whose facts are sent: pads, and objects that a running program has opened before.
+const OBJECTS: u32 = 65_536;
 
 /// Greatest number of links. The kernel needs a descriptor for each, and some tens of milliseconds to remove it.
 const MOST_LINKS: usize = 4096;
@@ -170,11 +170,12 @@ pub(crate) struct ProbeCount {
 }
 
 impl Probes {
-    /// Loads the programs. Nothing is observed yet.
+    /// Loads the programs. Nothing is observed yet. With `names_at_use`, for a program that runs already, objects are named at
+    /// their first use, not only when they are opened.
     ///
     /// # Errors
     /// The capabilities are missing, or the kernel lacks BPF, its type information or a tracepoint.
-    pub(crate) fn new() -> io::Result<Probes> {
+    pub(crate) fn new(names_at_use: bool) -> io::Result<Probes> {
         // BPF programs see the numbers of the first namespace.
         let namespace = std::fs::read_link("/proc/self/ns/pid")
             .map_err(|error| io::Error::new(error.kind(), format!("/proc/self/ns/pid: {error}")))?;
@@ -194,6 +195,7 @@ impl Probes {
             running: &running,
             objects: &objects,
             lost: &lost,
+            names_at_use,
         };
         let interface = interface()?;
         let function =
@@ -450,8 +452,7 @@ impl Probes {
         self.urgent.wait(limit)
     }
 
-    /// Returns the urgent events since the last call: news of processes, and calls with new objects (these are also among the
-    /// others).
+    /// Returns the urgent events since the last call: news of processes.
     pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
         let mut events = Vec::new();
         self.urgent.drain(|words| events.extend(words.first_chunk().and_then(parse)));

@@ -118,7 +118,7 @@ impl TraceLevel {
 /// Returns the highest level at which this process can record a command, and why not the next one: the error of the
 /// kernel.
 pub fn highest_level() -> (TraceLevel, Option<io::Error>) {
-    match CallLog::new() {
+    match CallLog::new(false) {
         Ok(_) => (TraceLevel::Bpf, None),
         Err(error) => match Preload::new(now_ns()) {
             Ok(_) => (TraceLevel::Preload, Some(error)),
@@ -143,11 +143,13 @@ impl Recording {
         let mut no_bpf = None;
         let mut calls = match level {
             Some(TraceLevel::Threads) => None,
-            Some(TraceLevel::Bpf) => Some(CallLog::new().map_err(|error| TraceError::NoProbes { error })?),
+            Some(TraceLevel::Bpf) => {
+                Some(CallLog::new(false).map_err(|error| TraceError::NoProbes { error })?)
+            }
             Some(TraceLevel::Preload) => {
                 Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
             }
-            None => match CallLog::new() {
+            None => match CallLog::new(false) {
                 Ok(log) => Some(log),
                 Err(error) => {
                     no_bpf = Some(error.to_string());
@@ -203,7 +205,7 @@ impl Recording {
                 let error = io::Error::new(io::ErrorKind::Unsupported, "a running program loads no library");
                 return Err(TraceError::NoPreload { error });
             }
-            Some(TraceLevel::Bpf) | None => match CallLog::new().and_then(|log| log.attached(pid)) {
+            Some(TraceLevel::Bpf) | None => match CallLog::new(true).and_then(|log| log.attached(pid)) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
                 Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
                 log => log.map_err(|error| no_bpf = Some(error.to_string())).ok(),
