@@ -11,6 +11,8 @@ pub mod cgroup;
 #[cfg(not(loom))]
 pub mod children;
 #[cfg(not(any(loom, miri)))]
+pub mod chosen_file;
+#[cfg(not(any(loom, miri)))]
 pub mod cpu_quota;
 #[cfg(not(loom))]
 pub mod crash;

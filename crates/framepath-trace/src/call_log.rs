@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use framepath_model::shown::shown;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+use framepath_os::process::chosen_file::chosen_file;
 use framepath_os::time::now_ns;
 
 use crate::attribution::TraceFacts;
@@ -234,7 +235,7 @@ impl CallLog {
                 Err(error)
                     if error.raw_os_error() == Some(libc::ESRCH)
                         || error.kind() == io::ErrorKind::WouldBlock
-                        || !file.path.exists() =>
+                        || chosen_file(&file.path).is_err() =>
                 {
                     self.mapped.remove(&key);
                 }

@@ -109,7 +109,7 @@ fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
         if Instant::now() > deadline {
             break;
         }
-        let Ok(file) = RegularFile::open(&caller.file.path) else { continue };
+        let Ok(file) = RegularFile::open_chosen(&caller.file.path, process) else { continue };
         let content = ReadCache::new(file.file());
         let Ok(elf) = ElfFile::parse(&content) else { continue };
         let Some(base) = base(&elf, caller) else { continue };
@@ -124,7 +124,7 @@ fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
             if let Some(target) =
                 inside.filter(|target| is_read && target.file.identity != caller.file.identity)
             {
-                ranges.extend(extent(target, function));
+                ranges.extend(extent(process, target, function));
             }
         }
         if !ranges.is_empty() {
@@ -139,9 +139,9 @@ fn base(elf: &ElfFile<'_>, mapping: &MappedPart) -> Option<u64> {
     Some(mapping.range.start.wrapping_sub(elf.code_address(mapping.offset)?))
 }
 
-/// Returns the addresses of the function's instructions.
-fn extent(mapping: &MappedPart, function: u64) -> Option<Range<u64>> {
-    let file = RegularFile::open(&mapping.file.path).ok()?;
+/// Returns the addresses of a function's instructions in `process`.
+fn extent(process: u32, mapping: &MappedPart, function: u64) -> Option<Range<u64>> {
+    let file = RegularFile::open_chosen(&mapping.file.path, process).ok()?;
     let content = ReadCache::new(file.file());
     let elf = ElfFile::parse(&content).ok()?;
     let base = base(&elf, mapping)?;

@@ -8,6 +8,7 @@ use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use framepath_os::process::chosen_file::chosen_file;
 use framepath_os::process::regular_file::RegularFile;
 use object::{ReadCache, ReadRef};
 
@@ -38,7 +39,8 @@ impl MappedFile {
     pub(crate) fn at(path: PathBuf) -> io::Result<MappedFile> {
         let path = fs::canonicalize(path)?;
         let name = file_name(&path);
-        let identity = identity(&path)?;
+        let data = fs::metadata(&path)?;
+        let identity = (data.dev(), data.ino());
         Ok(MappedFile { path, name, identity })
     }
 
@@ -55,19 +57,13 @@ impl MappedFile {
             Path::new(&format!("/proc/{process}/root")).join(path.strip_prefix("/").unwrap_or(path));
         let mut missing = io::ErrorKind::NotFound.into();
         for path in [link, in_root, path.to_owned()] {
-            match identity(&path) {
-                Ok(identity) => return Ok(MappedFile { path, name, identity }),
+            match chosen_file(&path) {
+                Ok(file) => return Ok(MappedFile { path, name, identity: file.identity }),
                 Err(error) => missing = error,
             }
         }
         Err(missing)
     }
-}
-
-/// Returns the identity of the file at `path`.
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    let data = fs::metadata(path)?;
-    Ok((data.dev(), data.ino()))
 }
 
 fn file_name(path: &Path) -> String {

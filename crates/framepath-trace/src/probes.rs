@@ -296,7 +296,7 @@ impl Probes {
     /// `WouldBlock` if there is no time for a look at the file now. A link cannot be made; the file cannot be opened.
     pub(crate) fn attach(&mut self, file: &MappedFile, process: u32) -> io::Result<bool> {
         // From here on, the file is the one that is open: a hostile program can change what its path means.
-        let opened = RegularFile::open(&file.path)?;
+        let opened = RegularFile::open_chosen(&file.path, process)?;
         let identity = opened.identity();
         if let Some(found) = self.files.get(&identity).cloned() {
             return self.attach_found(&found, process);

@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Read;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use framepath_os::process::chosen_file::{FileType, chosen_file};
 use framepath_os::time::now_ns;
 
 use crate::probe_event::SystemCall;
@@ -190,14 +190,14 @@ impl WaitObjects {
                 kind => named(WaitReason::Descriptor, kind),
             };
         }
-        let kind = fs::metadata(&link).ok()?.file_type();
+        let kind = chosen_file(Path::new(&link)).ok()?.kind;
         if text.starts_with("/dev/pts/") || text.starts_with("/dev/tty") {
             return named(WaitReason::Terminal, &text);
         }
         let reason = match () {
-            () if kind.is_fifo() => WaitReason::Pipe,
-            () if kind.is_char_device() || kind.is_block_device() => WaitReason::Device,
-            () if kind.is_socket() => WaitReason::Socket,
+            () if kind == FileType::Fifo => WaitReason::Pipe,
+            () if matches!(kind, FileType::CharacterDevice | FileType::BlockDevice) => WaitReason::Device,
+            () if kind == FileType::Socket => WaitReason::Socket,
             () => WaitReason::File,
         };
         named(reason, &text)

@@ -9,6 +9,11 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
+use super::chosen_file;
+
+/// Flags with which a path is found and nothing is opened.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
 /// Open regular file. As long as it is open, its identity belongs to no other file.
 #[derive(Debug)]
 pub struct RegularFile {
@@ -18,14 +23,28 @@ pub struct RegularFile {
 }
 
 impl RegularFile {
-    /// Opens the file at `path` for reading. Neither waits for the other end of a FIFO nor opens a device, whatever is at the path
-    /// by then.
+    /// Opens the file at `path`, which a user has chosen, for reading. Neither waits for the other end of a FIFO nor opens a
+    /// device, whatever is at the path by then.
     ///
     /// # Errors
     /// `InvalidInput` if it is no regular file; there is no such file, this user may not read it, or /proc is not mounted.
     pub fn open(path: &Path) -> io::Result<RegularFile> {
-        let place: OwnedFd = openat(CWD, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-        if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::RegularFile {
+        RegularFile::at(&openat(CWD, path, PLACE, Mode::empty())?)
+    }
+
+    /// Opens the file at `path`, which process `process` has chosen, as [`RegularFile::open`] does, and never waits for a file
+    /// system of that process. [`chosen_file`] says which paths are found.
+    ///
+    /// # Errors
+    /// `Unsupported` for a file that such a file system may have; as for [`RegularFile::open`] and [`chosen_file::place`].
+    pub fn open_chosen(path: &Path, process: u32) -> io::Result<RegularFile> {
+        let place = chosen_file::place(path)?;
+        chosen_file::check_file_system(&place, process)?;
+        RegularFile::at(&place)
+    }
+
+    fn at(place: &OwnedFd) -> io::Result<RegularFile> {
+        if FileType::from_raw_mode(fstat(place)?.st_mode) != FileType::RegularFile {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
