@@ -26,6 +26,9 @@ const MOST_WAYS: usize = 64;
 /// A way that fewer of a sink's frames have gone than one of so many is none of its own: something was not seen, such as the begin.
 const RARE: usize = 20;
 
+/// In place of an element behind a pad that is not linked.
+const NOT_LINKED: &str = "unlinked";
+
 /// Parts of the names of elements for sound.
 const SOUND: [&str; 9] = ["audio", "aac", "opus", "vorbis", "flac", "mp3", "mpg123", "ac3", "wav"];
 
@@ -79,7 +82,8 @@ fn routes<'a>(lineage: &PadLineage<'a>) -> Vec<Route<'a>> {
             let is_real = |pad: &usize| !lineage.pads[*pad].is_border;
             let mut names: Vec<&str> =
                 pads.iter().copied().filter(is_real).map(|pad| &*lineage.pads[pad].pad.name).collect();
-            names.push(lineage.pads[passage.pad].pad.next_name.as_str());
+            let next = lineage.pads[passage.pad].pad.next_name.as_str();
+            names.push(if next.is_empty() { NOT_LINKED } else { next });
             let calls = chain.iter().map(|at| &lineage.passages[*at]);
             let calls: Vec<PadCalls> = calls.filter(|at| is_real(&at.pad)).map(|at| at.calls).collect();
             if calls.is_empty() {

@@ -27,6 +27,10 @@ const RECENT: usize = 32;
 /// Most buffers from which one is made.
 const MOST_PARENTS: usize = 16;
 
+/// Tenths of a source's frames that must have come to the end of another way, and the fewest of them.
+const MOST_ARE: u64 = 9;
+const FEWEST_PAIRS: usize = 4;
+
 /// Most frames that a thread has taken from inputs.
 const MOST_TAKEN: usize = 64;
 
@@ -49,6 +53,8 @@ pub(crate) struct SeenPad<'a> {
     pub(crate) frames: u64,
     /// True if another frame was made of one of these.
     pub(crate) goes_on: bool,
+    /// Frames of a source, and those that came to the end of another way in the same buffer.
+    handed_over: Vec<(usize, usize)>,
 }
 
 /// Process and address of an element or of a side of a ghost pad.
@@ -257,10 +263,20 @@ impl<'a> PadLineage<'a> {
                 }
                 Call::PadPush if span.data != 0 => {
                     let Some(pad) = places.get(&(span.process, span.object)).copied() else { continue };
+                    let copied = thread.copies.iter().rev().find(|(to, _)| *to == span.data);
+                    let origin = copied.map_or(span.data, |(_, origin)| *origin);
+                    let before = last.get(&(span.process, origin)).copied();
                     let passage = lineage.push(pad, span, thread, &inside);
                     let place = lineage.pads[pad].to;
                     if let Some(inside) = inside.get_mut(&place) {
                         inside.come(passage, span);
+                    }
+                    let is_source = !inside.contains_key(&lineage.pads[pad].from);
+                    if let (true, Some(passage), Some(before)) = (is_source, passage, before) {
+                        let time = |passage: usize| lineage.passages[passage].calls.first.pts;
+                        if time(before) == span.pts && lineage.passages[before].pad != pad {
+                            lineage.pads[pad].handed_over.push((passage, before));
+                        }
                     }
                     match passage {
                         Some(passage) => last.insert((span.process, span.data), passage),
@@ -278,6 +294,7 @@ impl<'a> PadLineage<'a> {
             }
         }
         lineage.leave_out_extra();
+        lineage.hand_over();
         lineage
     }
 
@@ -289,6 +306,25 @@ impl<'a> PadLineage<'a> {
         for passage in self.passages.iter_mut().filter(|passage| passage.is_weak) {
             passage.parents.retain(|parent| !own.contains(&(*parent, passage.pad)));
             passage.is_extra = passage.parents.is_empty();
+        }
+    }
+
+    /// Links the frames of sources that the program feeds with what came to the end of another way (appsink and appsrc): if nearly
+    /// all are the same buffers with the same times, which is no chance.
+    fn hand_over(&mut self) {
+        for pad in 0..self.pads.len() {
+            let pairs = std::mem::take(&mut self.pads[pad].handed_over);
+            let is_end = |(_, before): &&(usize, usize)| !self.pads[self.passages[*before].pad].goes_on;
+            let pairs: Vec<(usize, usize)> = pairs.iter().filter(is_end).copied().collect();
+            if (pairs.len() as u64) < MOST_ARE * self.pads[pad].frames / 10 || pairs.len() < FEWEST_PAIRS {
+                continue;
+            }
+            for (passage, before) in pairs {
+                self.links.descent += 1;
+                self.passages[passage].parents = vec![before];
+                let end = self.passages[before].pad;
+                self.pads[end].goes_on = true;
+            }
         }
     }
 
@@ -325,6 +361,7 @@ impl<'a> PadLineage<'a> {
                     last: None,
                     frames: 0,
                     goes_on: false,
+                    handed_over: Vec::new(),
                 }
             })
             .collect();

@@ -211,6 +211,11 @@ impl Maps<'_> {
         program.load(R9, R10, FIELDS[2]).add(R9, 40);
         read_user(program, FIELDS[3], 8);
         program.load(R8, R10, FIELDS[1]).load(R9, R10, FIELDS[3]).store(R10, STASH, R9);
+        // A bin links its border later: what is not linked is looked at again.
+        let linked = program.label();
+        program.jump_if(R9, Condition::NotEqual, 0, &linked).map(R1, self.objects.as_fd());
+        address(program, R2, KEY);
+        program.call(Helper::MapDelete).place(linked);
         self.send(program, self.ring, NO_WAKEUP);
         for place in [PAD_PARENT, PAD_NEXT] {
             program.store_value(R10, TAG, index | NAMED | place << PLACE_SHIFT);

@@ -9,7 +9,9 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::lineage::{FRAMES, HEIGHT, WIDTH, agree, births, numbers, write_clip};
-use crate::needs_bpf;
+use crate::{needs_bpf, stages};
+
+const PLAYERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/traced/players.py");
 
 const LEVELS: [&str; 2] = ["bpf", "preload"];
 
@@ -106,6 +108,40 @@ pub(crate) fn each_buffer_has_the_origin_that_its_pixels_show() -> Tested {
         let (shown, born, _) = outputs(level, &format!("filesrc location={clip} ! decodebin3"), &folder, 1);
         if born.len() != 1 || !agree(&shown[0], &born[0], true) {
             wrong.push(format!("decodebin3, {level}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    Ok(())
+}
+
+/// The program itself writes what comes to its last element.
+pub(crate) fn each_buffer_of_a_player_has_its_origin() -> Tested {
+    needs_bpf()?;
+    needs_program("gst-launch-1.0", "gstreamer1.0-tools")?;
+    let folder = TempDir::new().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (clip, raw, csv) = (path("clip.mp4"), path("raw"), path("csv"));
+    write_clip(&clip, &["-bf", "0"]);
+    let mut wrong = Vec::new();
+    // What it does, the number of its ways, and the elements of the first one.
+    let programs =
+        [("seeks", "qtdemux0 to end", "streamsynchronizer0"), ("hand-over", "qtdemux0 to end", "source")];
+    for (program, way, element) in programs {
+        for level in LEVELS {
+            let command = ["/usr/bin/python3", PLAYERS, program, &clip, &raw];
+            let (born, figures) = births(level, &command, &csv);
+            let shown = numbers(&fs::read(&raw).unwrap(), WIDTH, HEIGHT, WIDTH);
+            // A number comes again after a seek. The pictures are in the order of their births, and each has its own.
+            let is_own = |born: &Vec<u64>| born.is_sorted_by(|before, next| before < next);
+            let is_shown = |born: &Vec<u64>| born.len() == shown.len() && is_own(born);
+            let elements = stages(&figures["rows"][0]);
+            if born.len() != 1 || !born.get(way).is_some_and(is_shown) || !elements.contains(&element) {
+                let frames: Vec<usize> = born.values().map(Vec::len).collect();
+                wrong.push(format!(
+                    "{program}, {level}: {} pictures, {frames:?} frames, {elements:?}",
+                    shown.len()
+                ));
+            }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

@@ -29,6 +29,7 @@ framepath_testkit::tests! {
     lineage::each_output_has_the_input_that_its_pixels_show,
     gst_lineage::each_buffer_has_the_origin_that_its_pixels_show,
     gst_lineage::each_frame_of_a_file_has_its_origin,
+    gst_lineage::each_buffer_of_a_player_has_its_origin,
     gstreamer::a_pipeline_has_the_elements_as_stages,
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
