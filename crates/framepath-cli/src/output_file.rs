@@ -3,11 +3,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use framepath_os::process::cancel::StoppableWriter;
 use framepath_os::process::standard_output;
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
 
 use crate::terminal;
 
@@ -28,32 +30,33 @@ enum Target {
     Temporary(Temporary),
 }
 
-/// A temporary file for a result. Dropping this value removes the file, unless the file was renamed.
+/// A temporary file for a result. It has no name, so that it goes with this process however that ends; where the
+/// file system has no such files, it has a hidden name. Dropping this value removes the file, unless the file was renamed.
 struct Temporary {
     file: File,
-    /// Path of the temporary file.
-    path: PathBuf,
+    /// Path of the temporary file; `None` while it has no name.
+    path: Option<PathBuf>,
     /// Final path of the file. A symbolic link is resolved, so that the link stays.
     target: PathBuf,
     renamed: bool,
 }
 
 impl Temporary {
-    /// Creates a temporary file in the folder of `target`, under an unused hidden name. If `target` is a
+    /// Creates a temporary file in the folder of `target`, without a name or under an unused hidden one. If `target` is a
     /// symbolic link, the file to which the link refers is the target. Fails if the file cannot be created,
     /// for example because the folder is missing or not writable, or if `target` has no file name.
     fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target =
             fs::canonicalize(target).or_else(|_| link_target(target)).unwrap_or_else(|_| target.to_owned());
-        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
-        let mut number = 0;
-        loop {
-            let path = target.with_file_name(format!(".{name}.{}-{number}", std::process::id()));
-            match File::options().write(true).create_new(true).open(&path) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
-                other => return Ok(Temporary { file: other?, path, target, renamed: false }),
-            }
+        if target.file_name().is_none() {
+            return Err(io::ErrorKind::InvalidInput.into());
         }
+        if let Some(file) = without_name(&target) {
+            return Ok(Temporary { file, path: None, target, renamed: false });
+        }
+        let (file, path) =
+            unused_name(&target, |path| File::options().write(true).create_new(true).open(path))?;
+        Ok(Temporary { file, path: Some(path), target, renamed: false })
     }
 
     fn rename(mut self) -> io::Result<()> {
@@ -61,9 +64,46 @@ impl Temporary {
             // Copies the old file's permissions to the new file, which has permissions by the umask.
             self.file.set_permissions(before.permissions())?;
         }
-        fs::rename(&self.path, &self.target)?;
+        let path = match self.path.take() {
+            Some(path) => path,
+            None => {
+                // A link fails if the name exists, and rename(2) replaces a file; so it needs a name for a moment.
+                let file = descriptor_path(&self.file);
+                unused_name(&self.target, |path| Ok(linkat(CWD, &file, CWD, path, AtFlags::SYMLINK_FOLLOW)?))?
+                    .1
+            }
+        };
+        let path = self.path.insert(path);
+        fs::rename(path, &self.target)?;
         self.renamed = true;
         Ok(())
+    }
+}
+
+/// Creates a file without a name in the folder of `target`; `None` if the file system or /proc is missing what that needs, or the
+/// folder is not writable.
+fn without_name(target: &Path) -> Option<File> {
+    let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = File::from(openat(CWD, folder, flags, Mode::from_raw_mode(0o666)).ok()?);
+    // Its link in /proc gives it a name later.
+    fs::metadata(descriptor_path(&file)).is_ok().then_some(file)
+}
+
+fn descriptor_path(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Calls `create` with hidden names beside `target` until one is unused; returns its result and the path.
+fn unused_name<T>(target: &Path, create: impl Fn(&Path) -> io::Result<T>) -> io::Result<(T, PathBuf)> {
+    let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+    let mut number = 0;
+    loop {
+        let path = target.with_file_name(format!(".{name}.{}-{number}", std::process::id()));
+        match create(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
+            created => return Ok((created?, path)),
+        }
     }
 }
 
@@ -76,9 +116,9 @@ fn link_target(link: &Path) -> io::Result<PathBuf> {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        if !self.renamed {
+        if let (Some(path), false) = (&self.path, self.renamed) {
             // An error does not matter: the folder may have been removed.
-            let _ = fs::remove_file(&self.path);
+            let _ = fs::remove_file(path);
         }
     }
 }
@@ -151,4 +191,62 @@ impl OutputFile {
 fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(StoppableWriter::new(file));
     content(&mut writer).and_then(|()| writer.flush())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_output_has_a_name_only_when_it_is_written_and_replaces_the_old_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out.json");
+        let output = || OutputFile::create(target.to_str().unwrap()).unwrap();
+        let without_names = without_name(&target).is_some();
+        let first = output();
+        assert!(!without_names || names(folder.path()).is_empty());
+        first.write(|to| to.write_all(b"first")).unwrap();
+        assert_eq!(names(folder.path()), ["out.json"]);
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o640)).unwrap();
+        // Another file has the hidden name.
+        fs::write(target.with_file_name(format!(".out.json.{}-0", std::process::id())), b"").unwrap();
+        output().write(|to| to.write_all(b"second")).unwrap();
+        assert_eq!(fs::read(&target).unwrap(), b"second");
+        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(names(folder.path()).len(), 2);
+        let failed = output().write(|_| Err(io::ErrorKind::Other.into()));
+        assert!(failed.is_err() && fs::read(&target).unwrap() == b"second");
+        drop(output());
+        assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[test]
+    fn a_temporary_file_with_a_name_does_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("out");
+        let named = || {
+            let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+            let (file, path) = unused_name(&target, create).unwrap();
+            Temporary { file, path: Some(path), target: target.clone(), renamed: false }
+        };
+        drop(named());
+        assert!(names(folder.path()).is_empty());
+        let mut file = named();
+        file.file.write_all(b"text").unwrap();
+        file.rename().unwrap();
+        assert_eq!(
+            (names(folder.path()), fs::read(&target).unwrap()),
+            (vec!["out".to_owned()], b"text".to_vec())
+        );
+    }
 }

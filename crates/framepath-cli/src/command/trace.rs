@@ -175,7 +175,6 @@ impl TraceArgs {
         let report = recorded.report();
         let text = report.text();
         let mut runs = traced::reports(&report);
-        drop(watch);
         if !self.quiet {
             TextTarget::beside_data(has_data).print(&text)?;
         }
@@ -193,6 +192,8 @@ impl TraceArgs {
         if let Some(json) = json {
             json.json(traced::json(&report, &mut runs))?;
         }
+        // The outputs are as large as the recorded program has made them.
+        drop(watch);
         if let Some(number) = report.usage.signal {
             // The parent sees the end of the command; behind that, an exit code stands for signals that end no process.
             io::stdout().flush().ok();
