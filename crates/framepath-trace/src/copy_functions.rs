@@ -6,13 +6,12 @@
 //! the table by which functions are unwound. Source of its format: Linux Standard Base Core, "The .eh_frame_hdr section".
 
 use std::collections::{HashMap, HashSet};
-use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
+use framepath_os::process::memory_words::memory_words;
 use framepath_os::process::regular_file::RegularFile;
 use object::ReadCache;
 
@@ -36,6 +35,9 @@ const TRIES: u32 = 200;
 
 /// Time in which the functions of a process are looked for: a program can map any number of files.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Longest time of a read of a process's memory.
+const READ: Duration = Duration::from_millis(200);
 
 /// Length below which a function is the short begin of another one, which follows it in the file, bytes.
 const BEGIN_BYTES: u64 = 512;
@@ -89,8 +91,13 @@ impl CopyFunctions {
         if known.ranges.is_empty() && known.tries < TRIES && !patience.is_zero() {
             let begun = Instant::now();
             known.tries += 1;
-            // Fails if the process has ended or its memory is another user's.
-            known.ranges = find(process.unsigned_abs(), begun + patience).unwrap_or_default();
+            match find(process.unsigned_abs(), begun + patience) {
+                Ok(ranges) => known.ranges = ranges,
+                // A read that never ends keeps a process: no second one.
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => known.tries = TRIES,
+                // The process has ended or its memory is another user's.
+                Err(_) => {}
+            }
             known.spent += begun.elapsed();
             self.patience.spend(begun);
         }
@@ -101,7 +108,6 @@ impl CopyFunctions {
 /// Finds the functions of a process. Empty if no library knows them yet. Looks at no further file behind `deadline`.
 fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
     let mappings = mappings(process)?;
-    let memory = File::open(format!("/proc/{process}/mem"))?;
     let mut files = code_files(&mappings);
     let rank = |mapping: &MappedPart| CALLERS.iter().position(|name| mapping.file.name.starts_with(name));
     files.sort_by_key(|mapping| rank(mapping).unwrap_or(CALLERS.len()));
@@ -114,16 +120,14 @@ fn find(process: u32, deadline: Instant) -> io::Result<Vec<Range<u64>>> {
         let Ok(elf) = ElfFile::parse(&content) else { continue };
         let Some(base) = base(&elf, caller) else { continue };
         let mut ranges = Vec::new();
-        for slot in elf.slots(&NAMES) {
-            let mut word = [0; 8];
-            let at = base.wrapping_add(slot);
-            let is_read = memory.read_exact_at(&mut word, at).is_ok();
-            let function = u64::from_ne_bytes(word);
+        let slots: Vec<u64> = elf.slots(&NAMES).into_iter().map(|slot| base.wrapping_add(slot)).collect();
+        if slots.is_empty() {
+            continue;
+        }
+        for function in memory_words(process, &slots, READ)?.into_iter().flatten() {
             let inside = mappings.iter().find(|mapping| mapping.is_code && mapping.range.contains(&function));
             // An address in the caller itself leads to the loader, which has not looked for the function yet.
-            if let Some(target) =
-                inside.filter(|target| is_read && target.file.identity != caller.file.identity)
-            {
+            if let Some(target) = inside.filter(|target| target.file.identity != caller.file.identity) {
                 ranges.extend(extent(process, target, function));
             }
         }
