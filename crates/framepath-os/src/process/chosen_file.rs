@@ -9,8 +9,9 @@
 //!   their parts in its cache (`RESOLVE_CACHED`), as it has those of a mapped file. Kernels before 5.12 lack that: there, a look-up
 //!   in such a file system may wait.
 //! - Facts about a file are those that the kernel has (`AT_STATX_DONT_SYNC`).
-//! - A file is opened only if its file system is none that may wait for a process. fstatfs(2), which tells the kind, asks FUSE, so
-//!   the kind is that of the mount in mountinfo.
+//! - A file is opened only if its file system is none that may wait for a process of somebody else. fstatfs(2), which tells the
+//!   kind, asks FUSE, so the kind and its user are those of the mount in mountinfo. The own user's mounts and root's are trusted
+//!   (AppImages, sshfs), and with sudo those of its user.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -22,6 +23,7 @@ use rustix::fs::{
     AtFlags, CWD, Mode, OFlags, ResolveFlags, Statx, StatxFlags, makedev, openat, openat2, statx,
 };
 use rustix::io::Errno;
+use rustix::process::getuid;
 
 /// Flags with which a path is found and nothing is opened.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
@@ -107,17 +109,18 @@ pub(super) fn check_file_system(place: &OwnedFd, process: u32) -> io::Result<()>
         // The bytes read before an error count.
         let list = File::open(format!("/proc/{process}/mountinfo"));
         let _ = list.and_then(|file| file.take(MOST_MOUNTS).read_to_end(&mut mounts));
-        kind_of_mount(&mounts, data.stx_mnt_id).filter(|_| has_mount)
+        mount(&mounts, data.stx_mnt_id).filter(|_| has_mount)
     };
-    if let Some(kind) = kind_in("self") {
-        return refuse(is_fuse(&kind));
+    if let Some(Mount { kind, user }) = kind_in("self") {
+        return refuse(is_fuse(&kind) && !is_trusted(user));
     }
     match kind_in(&process.to_string()) {
         // Users mount it in their namespaces, and it may have layers in any other file system.
-        Some(kind) if kind == "overlay" => {
+        Some(Mount { kind, .. }) if kind == "overlay" => {
             refuse(user_namespace(&process.to_string()) != user_namespace("self"))
         }
-        Some(kind) => refuse(is_fuse(&kind)),
+        // In another namespace of users, the number of the user has another meaning.
+        Some(Mount { kind, .. }) => refuse(is_fuse(&kind)),
         // The mount is removed, or in a third namespace. A user's file systems have no device.
         None => refuse(data.stx_dev_major == 0),
     }
@@ -137,13 +140,33 @@ fn is_fuse(kind: &str) -> bool {
     kind == "fuse" || kind == "fuseblk" || kind.starts_with("fuse.")
 }
 
-/// Returns the kind of the file system of a mount in a list (proc(5), mountinfo).
-fn kind_of_mount(mounts: &[u8], number: u64) -> Option<String> {
+/// True for root, the user of this process, and the one that started it by sudo.
+fn is_trusted(user: Option<u32>) -> bool {
+    let sudo = || std::env::var("SUDO_UID").ok()?.parse().ok();
+    user.is_some_and(|user| user == 0 || user == getuid().as_raw() || sudo() == Some(user))
+}
+
+/// Mount in a list.
+#[derive(Debug, PartialEq, Eq)]
+struct Mount {
+    /// Kind of its file system.
+    kind: String,
+    /// User that has mounted a file system of FUSE.
+    user: Option<u32>,
+}
+
+/// Finds a mount in a list (proc(5), mountinfo).
+fn mount(mounts: &[u8], number: u64) -> Option<Mount> {
     let mounts = String::from_utf8_lossy(mounts);
     let line =
         mounts.lines().find(|line| line.split(' ').next().is_some_and(|word| word.parse() == Ok(number)))?;
     let (_, behind) = line.split_once(" - ")?;
-    behind.split(' ').next().map(str::to_owned)
+    let mut words = behind.split(' ');
+    let kind = words.next()?.to_owned();
+    // The kernel writes the user before what the file system's own options could have.
+    let mut options = words.nth(1).unwrap_or_default().split(',');
+    let user = options.find_map(|option| option.strip_prefix("user_id="));
+    Some(Mount { kind, user: user.and_then(|user| user.parse().ok()) })
 }
 
 /// Returns the name of the user namespace of a process; `None` if it cannot be read.
@@ -182,13 +205,15 @@ mod tests {
     }
 
     #[test]
-    fn a_mount_has_its_kind() {
+    fn a_mount_has_its_kind_and_its_user() {
         let mounts = b"22 27 0:21 / /proc rw,relatime - proc proc rw\n\
-            30 27 0:40 / /mnt/a rw shared:1 master:2 - fuse.sshfs host:/ rw\n\xff\n31 27";
-        assert_eq!(kind_of_mount(mounts, 22).as_deref(), Some("proc"));
-        assert_eq!(kind_of_mount(mounts, 30).as_deref(), Some("fuse.sshfs"));
-        assert_eq!(kind_of_mount(mounts, 27), None);
-        assert_eq!(kind_of_mount(mounts, 31), None);
+            30 27 0:40 / /mnt/a rw shared:1 master:2 - fuse.sshfs host:/ rw,user_id=1000,group_id=0,user_id=0\n\xff\n31 27";
+        let found = |number| mount(mounts, number).map(|mount| (mount.kind, mount.user));
+        assert_eq!(found(22), Some(("proc".to_owned(), None)));
+        assert_eq!(found(30), Some(("fuse.sshfs".to_owned(), Some(1000))));
+        assert_eq!((found(27), found(31)), (None, None));
+        assert!(is_trusted(Some(0)) && is_trusted(Some(getuid().as_raw())));
+        assert!(!is_trusted(Some(u32::MAX - 1)) && !is_trusted(None));
         let fuse: Vec<&str> = ["fuse", "fuse.a", "fuseblk", "fusectl", "ext4", "overlay"]
             .into_iter()
             .filter(|kind| is_fuse(kind))
