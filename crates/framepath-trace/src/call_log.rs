@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use framepath_model::shown::shown;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
@@ -27,6 +27,7 @@ use crate::mark::{Mark, forget_marks};
 use crate::marked_frames::{MarkedFrames, mark_spans};
 use crate::names::ObjectNames;
 use crate::pad_frames::pad_ledgers;
+use crate::patience::Patience;
 use crate::preload::Preload;
 use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
@@ -69,6 +70,10 @@ pub(crate) struct CallLog {
     late: Vec<LateProbes>,
     /// Why files got no probes.
     unprobed: Vec<String>,
+    /// Time for the probes of processes that were started and executed no program, and the number of those that got none for lack
+    /// of it.
+    patience: Patience,
+    unadopted: u64,
     /// Number of records beyond [`MOST_RECORDS`].
     dropped: u64,
     /// Thread that existed before the recording, and its CPU clock then, nanoseconds.
@@ -185,6 +190,8 @@ impl CallLog {
             forked: Vec::new(),
             late: Vec::new(),
             unprobed: Vec::new(),
+            patience: Patience::new(),
+            unadopted: 0,
             dropped: 0,
             first_clock: None,
             limits: StageLimits::default(),
@@ -275,8 +282,14 @@ impl CallLog {
         let (new, old) = std::mem::take(&mut self.forked).into_iter().partition(|(.., at_ns)| is_new(*at_ns));
         self.forked = new;
         for (parent, child, _) in old as Vec<(u32, u32, u64)> {
+            if self.patience.left().is_zero() {
+                self.unadopted += 1;
+                continue;
+            }
+            let since = Instant::now();
             // Fails if the process has ended.
             let _ = probes.adopt(parent, child);
+            self.patience.spend(since);
         }
     }
 
@@ -383,7 +396,10 @@ impl CallLog {
                 let skipped =
                     skipped.map(|files| format!("{files} mapped files were not looked at for lack of time"));
                 let unprobed = probes.unprobed().iter().map(of_static);
-                let unprobed = unprobed.chain(self.unprobed.iter().cloned()).chain(skipped);
+                let unadopted = Some(self.unadopted).filter(|processes| *processes > 0);
+                let unadopted = unadopted
+                    .map(|processes| format!("{processes} processes got no probes for lack of time"));
+                let unprobed = unprobed.chain(self.unprobed.iter().cloned()).chain(skipped).chain(unadopted);
                 (TraceLevel::Bpf, probes.lost(), probes.count(), unprobed.collect(), probes.knows_quotas())
             }
             Source::Library(preload) => {

@@ -52,14 +52,14 @@ pub(crate) fn pad_ledgers(
         unmatched.extend(show(&mut routes, &presents, &shown, facts.spans));
         ledgers.extend(routes.into_iter().map(|route| (route.kind, route.ledger(facts))));
     }
-    ledgers.retain(|(_, ledger): &(Kind, StreamLedger)| ledger.frames > 0);
+    ledgers.retain(|(_, ledger): &(WayKind, StreamLedger)| ledger.frames > 0);
     ledgers.sort_by_key(|(kind, ledger)| std::cmp::Reverse((*kind, ledger.frames, ledger.stages.len())));
     (ledgers.into_iter().map(|(_, ledger)| ledger).collect(), unmatched, lineage.links)
 }
 
-/// Kind of a way's buffers.
+/// WayKind of a way's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum WayKind {
     Sound,
     Unknown,
     /// A video codec is on the way.
@@ -139,7 +139,7 @@ fn chains(lineage: &PadLineage<'_>, end: usize) -> Vec<Vec<usize>> {
 /// Way to a sink, with the buffers that passed it.
 struct Route<'a> {
     process: i32,
-    kind: Kind,
+    kind: WayKind,
     /// Element from which the buffers come.
     from: String,
     /// Elements that they pass.
@@ -174,9 +174,9 @@ impl<'a> Route<'a> {
     fn of(lineage: &PadLineage<'_>, pads: &[usize], names: &[&str]) -> Route<'a> {
         let is_sound = |name: &&str| SOUND.iter().any(|part| name.contains(part));
         let kind = match () {
-            () if pads.iter().any(|pad| lineage.is_of_codec(*pad)) => Kind::Pictures,
-            () if names.iter().any(is_sound) => Kind::Sound,
-            () => Kind::Unknown,
+            () if pads.iter().any(|pad| lineage.is_of_codec(*pad)) => WayKind::Pictures,
+            () if names.iter().any(is_sound) => WayKind::Sound,
+            () => WayKind::Unknown,
         };
         Route {
             process: lineage.pads[pads[0]].process,

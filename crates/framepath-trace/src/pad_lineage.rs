@@ -107,7 +107,7 @@ enum Rule {
     Order,
 }
 
-/// What is known of the buffers in an element.
+/// Buffers in an element, as far as they are known.
 #[derive(Debug, Default)]
 struct Inside {
     by_buffer: HashMap<u64, usize>,
@@ -170,7 +170,7 @@ struct Open {
     is_codec: bool,
 }
 
-/// What a thread does.
+/// Running calls of a thread, and what it has in its hands.
 #[derive(Debug, Default)]
 struct ThreadState {
     open: Vec<Open>,

@@ -23,8 +23,8 @@ use serde::Serialize;
 use crate::call_log::{CallLog, FileMapping, keep};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
+use crate::finished_recording::{FinishedRecording, FinishedThreads};
 use crate::preload::Preload;
-use crate::recorded::{Recorded, RecordedThreads};
 use crate::report::{TraceReport, Usage};
 use crate::stage_limits::StageLimits;
 use crate::thread_times::ThreadTimes;
@@ -60,7 +60,7 @@ pub struct Recording {
     pub(crate) no_bpf: Option<String>,
 }
 
-/// Recorded command or process.
+/// FinishedRecording command or process.
 #[derive(Debug)]
 enum Target {
     /// A command that this process starts.
@@ -242,7 +242,11 @@ impl Recording {
     ///
     /// # Errors
     /// As for [`Recording::run`].
-    pub fn record(self, limit: Option<Duration>, kept: Option<&KeptSignals>) -> Result<Recorded, TraceError> {
+    pub fn record(
+        self,
+        limit: Option<Duration>,
+        kept: Option<&KeptSignals>,
+    ) -> Result<FinishedRecording, TraceError> {
         let Recording { mut log, mut calls, target, what, mut start_ns, no_bpf } = self;
         let own = running::own_usage();
         let _interruptible = signal::interruptible();
@@ -283,7 +287,8 @@ impl Recording {
         let end_ns = now_ns();
         let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
         let usage = match child {
-            Ok(child) if !is_left() => Usage::of_command(&wait(child)?, before_ns),
+            // One that cannot be killed, because it has another user or waits for a file system, goes on.
+            Ok(child) if !is_left() && watch.has_ended() => Usage::of_command(&wait(child)?, before_ns),
             _ => Usage { cpu_ns, ..Usage::default() },
         };
         // A signal to this process is its own from now on.
@@ -296,7 +301,7 @@ impl Recording {
         }
         let threads = log.finish(end_ns);
         let quota = quotas.used().since(quota_before).into();
-        Ok(Recorded { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own })
+        Ok(FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own })
     }
 }
 
@@ -377,11 +382,11 @@ impl EventLog {
     }
 
     /// Reads the last events.
-    fn finish(mut self, end_ns: u64) -> RecordedThreads {
+    fn finish(mut self, end_ns: u64) -> FinishedThreads {
         self.read_all();
         let (rows, lost) = self.times.finish(end_ns);
         let (events, sampled) = (self.all.unwrap_or_default(), self.copies.known());
-        RecordedThreads { rows, lost: lost + self.dropped, events, sampled }
+        FinishedThreads { rows, lost: lost + self.dropped, events, sampled }
     }
 }
 

@@ -114,7 +114,7 @@ pub(crate) fn each_buffer_has_the_origin_that_its_pixels_show() -> Tested {
     Ok(())
 }
 
-/// The program itself writes what comes to its last element.
+/// Checks programs that write themselves what comes to their last element.
 pub(crate) fn each_buffer_of_a_player_has_its_origin() -> Tested {
     needs_bpf()?;
     needs_program("gst-launch-1.0", "gstreamer1.0-tools")?;
@@ -148,7 +148,7 @@ pub(crate) fn each_buffer_of_a_player_has_its_origin() -> Tested {
     Ok(())
 }
 
-/// What a muxer writes is decoded by another program.
+/// Checks files: what a muxer writes is decoded by another program.
 pub(crate) fn each_frame_of_a_file_has_its_origin() -> Tested {
     needs_bpf()?;
     needs_program("gst-launch-1.0", "gstreamer1.0-tools")?;

@@ -15,14 +15,14 @@ use crate::thread_times::ThreadRow;
 /// The analysis takes milliseconds for each second of an ordinary program. A hostile program can make it take any time and
 /// memory: whoever records such programs watches it.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct FinishedRecording {
     /// Name of the command or process in texts.
     pub(crate) what: String,
     /// Begin and end of the recording, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
     pub(crate) end_ns: u64,
     pub(crate) usage: Usage,
-    pub(crate) threads: RecordedThreads,
+    pub(crate) threads: FinishedThreads,
     /// Calls of the libraries; `None` at level `threads`.
     pub(crate) calls: Option<CallLog>,
     /// Why level `bpf` was not possible, if no level was demanded.
@@ -34,7 +34,7 @@ pub struct Recorded {
 
 /// Threads of a recording that has ended.
 #[derive(Debug)]
-pub(crate) struct RecordedThreads {
+pub(crate) struct FinishedThreads {
     pub(crate) rows: Vec<ThreadRow>,
     /// Number of events that were lost.
     pub(crate) lost: u64,
@@ -44,7 +44,7 @@ pub(crate) struct RecordedThreads {
     pub(crate) sampled: HashSet<i32>,
 }
 
-impl Recorded {
+impl FinishedRecording {
     /// Returns how the command ended, and what it used.
     pub fn usage(&self) -> &Usage {
         &self.usage
@@ -52,8 +52,8 @@ impl Recorded {
 
     /// Finds the frames and where the time of each went.
     pub fn report(self) -> TraceReport {
-        let Recorded { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own } = self;
-        let RecordedThreads { rows, lost, events, sampled } = threads;
+        let FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own } = self;
+        let FinishedThreads { rows, lost, events, sampled } = threads;
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         let mut report = TraceReport::new(what, end_ns - start_ns, usage, rows, lost, frames);
         report.no_bpf = no_bpf;
