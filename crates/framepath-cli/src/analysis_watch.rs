@@ -31,7 +31,7 @@ pub(crate) struct AnalysisWatch {
     thread: Option<thread::JoinHandle<()>>,
 }
 
-/// What the analysis may take.
+/// Time and memory that the analysis may take.
 struct Limits {
     cpu: Duration,
     memory: u64,

@@ -9,8 +9,8 @@ use crate::calls::CallEvent;
 use crate::frame_ledger::StreamLedger;
 use crate::link_counts::LinkCounts;
 use crate::probes::ProbeCount;
-use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
+use crate::trace_level::TraceLevel;
 use crate::wait_object::WaitObjects;
 
 /// Findings in a recording's calls.

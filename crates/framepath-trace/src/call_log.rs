@@ -31,10 +31,10 @@ use crate::patience::Patience;
 use crate::preload::Preload;
 use crate::probe_event::{ProbeEvent, SwitchOut, SwitchReason};
 use crate::probes::{ProbeCount, ProbeScope, Probes};
-use crate::recording::TraceLevel;
 use crate::spans::{buffer_copies, frame_copies, spans};
 use crate::stage_limits::StageLimits;
 use crate::timeline::{WakeUp, timelines};
+use crate::trace_level::TraceLevel;
 use crate::wait_object::WaitObjects;
 
 /// Greatest number of files that are named for each reason.

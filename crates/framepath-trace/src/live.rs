@@ -10,8 +10,9 @@ use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 
 use crate::error::TraceError;
-use crate::recording::{EventLog, Recording, TraceLevel, look};
+use crate::recording::{EventLog, Recording, look};
 use crate::report::{TraceReport, Usage};
+use crate::trace_level::TraceLevel;
 
 /// Recording of a running process, and of all that it starts, of which the last seconds can be looked at again and again.
 /// It ends when the value is dropped; the process goes on.

@@ -18,7 +18,6 @@ use framepath_os::process::running;
 use framepath_os::process::signal;
 use framepath_os::process::signal_relay::{KeptSignals, SignalRelay};
 use framepath_os::time::now_ns;
-use serde::Serialize;
 
 use crate::call_log::{CallLog, FileMapping, keep};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
@@ -28,6 +27,7 @@ use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
 use crate::stage_limits::StageLimits;
 use crate::thread_times::ThreadTimes;
+use crate::trace_level::TraceLevel;
 
 /// Longest sleep between two looks at the recorded process.
 const LOOK: Duration = Duration::from_millis(20);
@@ -88,31 +88,6 @@ pub(crate) struct EventLog {
     pub(crate) all: Option<Vec<ThreadEvent>>,
     /// Number of events that were too many to be kept.
     dropped: u64,
-}
-
-/// Extent of a recording.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum TraceLevel {
-    /// Times of threads: of one's own programs, without a privilege.
-    Threads,
-    /// Frames and stages of a command, by a preloaded library: without a privilege. See
-    /// [`Recording::of_command`].
-    Preload,
-    /// Frames, stages and causes, by BPF: root, or CAP_BPF and CAP_PERFMON.
-    Bpf,
-}
-
-impl TraceLevel {
-    /// Returns the name of the level, as options and reports have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            TraceLevel::Threads => "threads",
-            TraceLevel::Preload => "preload",
-            TraceLevel::Bpf => "bpf",
-        }
-    }
 }
 
 /// Returns the highest level at which this process can record a command, and why not the next one: the error of the

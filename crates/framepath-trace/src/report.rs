@@ -19,9 +19,9 @@ use crate::call_findings::{CallFindings, LateProbes};
 use crate::calls::{CALL_SITES, Call, CallEvent};
 use crate::frame_ledger::StreamLedger;
 use crate::link_counts::LinkCounts;
-use crate::recording::TraceLevel;
 use crate::shown_order::Unmatched;
 use crate::thread_times::ThreadRow;
+use crate::trace_level::TraceLevel;
 
 pub use left_out::{LeftOut, LeftOutReason};
 pub use quota::QuotaCount;
