@@ -70,6 +70,7 @@ mod live;
 mod loader_cache;
 mod mark;
 mod marked_frames;
+mod name_events;
 mod names;
 mod pad_frames;
 mod pad_lineage;

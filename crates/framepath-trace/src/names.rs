@@ -8,10 +8,6 @@
 use std::collections::HashMap;
 use std::fs;
 
-use crate::calls::CallEvent;
-use crate::preload::PreloadEvent;
-use crate::probe_event::ProbeEvent;
-
 /// Longest name, bytes.
 const LONGEST: usize = 40;
 
@@ -79,30 +75,9 @@ pub(crate) struct ObjectNames {
 }
 
 impl ObjectNames {
-    /// Takes the facts of an event of the probes; another event has no effect.
-    pub(crate) fn take_names(&mut self, event: ProbeEvent) {
-        match event {
-            ProbeEvent::Named { process, object, media, name } => self.set(process, object, media, &name),
-            ProbeEvent::Filter { process, graph, filter, place, name } => {
-                self.set_filter(process, filter, &name, graph, place);
-            }
-            // A pad that cannot be read has no facts.
-            ProbeEvent::Pad { process, pad, parent, peer, next } if parent != 0 || peer != 0 => {
-                self.add_pad(process, pad, Pad { parent, peer, next, ..Pad::default() });
-            }
-            ProbeEvent::PadName { process, pad, is_next, name } => {
-                if let Some(pad) = self.pads.get_mut(&(process, pad)) {
-                    let to = if is_next { &mut pad.next_name } else { &mut pad.name };
-                    *to = name_of(&name).unwrap_or_default();
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Sets the name of an object that a call has made ready. `media` is the kind of a codec's stream; `name` ends with a
     /// zero if it is shorter.
-    fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
+    pub(crate) fn set(&mut self, process: i32, object: u64, media: u32, name: &[u8]) {
         if self.is_full() {
             return;
         }
@@ -130,20 +105,12 @@ impl ObjectNames {
         self.devices.get(&minor)?.as_deref()
     }
 
-    /// Takes the facts of an event of the preloaded library; returns the call if it is one. No memory is read for a call: its
-    /// process is a number that the traced program has written, and can be that of another program.
-    pub(crate) fn take_facts(&mut self, event: PreloadEvent) -> Option<CallEvent> {
-        match event {
-            PreloadEvent::Call(event) => return Some(event),
-            PreloadEvent::Pad { process, address, pad } => self.add_pad(process, address, pad),
-            PreloadEvent::Object { process, address, name, kind } => {
-                self.add_object(process, address, name, kind);
-            }
-            PreloadEvent::Filter { process, address, name, graph, index } => {
-                self.add_filter(process, address, &name, graph, index);
-            }
+    /// Sets the name of a known pad's parent, or of the element behind it. The name ends with a zero if it is shorter.
+    pub(crate) fn name_pad(&mut self, process: i32, address: u64, is_next: bool, name: &[u8]) {
+        if let Some(pad) = self.pads.get_mut(&(process, address)) {
+            let to = if is_next { &mut pad.next_name } else { &mut pad.name };
+            *to = name_of(name).unwrap_or_default();
         }
-        None
     }
 
     /// Adds a pad, or replaces what was known of it.
@@ -163,7 +130,7 @@ impl ObjectNames {
     }
 
     /// Adds the filter at place `index` of the graph at `graph`. Its name ends with a zero if it is shorter.
-    fn set_filter(&mut self, process: i32, address: u64, name: &[u8], graph: u64, index: u64) {
+    pub(crate) fn set_filter(&mut self, process: i32, address: u64, name: &[u8], graph: u64, index: u64) {
         if let Some(name) = name_of(name) {
             self.add_filter(process, address, &name, graph, index);
         }
@@ -220,7 +187,6 @@ fn name_of(bytes: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::calls::{Call, NO_PTS, Phase};
 
     #[test]
     fn a_device_has_the_name_of_its_node() {
@@ -230,31 +196,5 @@ mod tests {
         let mut names = ObjectNames::default();
         names.see_device(u32::MAX);
         assert_eq!(names.device(u32::MAX), None);
-    }
-
-    /// A program can write the number of any process into the memory that it shares with the library.
-    #[test]
-    fn a_call_from_the_library_shows_no_memory_and_its_facts_show_names() {
-        let process = std::process::id() as i32;
-        let mut names = ObjectNames::default();
-        let codec = [c"secret".as_ptr() as u64, 0];
-        let context = [0, 0, codec.as_ptr() as u64];
-        let object = context.as_ptr() as u64;
-        for (call, phase) in [(Call::OpenCodec, Phase::Leave), (Call::SendPacket, Phase::Enter)] {
-            let (data, pts) = (0, NO_PTS);
-            let event = CallEvent { at_ns: 1, process, thread: 1, call, phase, object, data, pts, result: 0 };
-            assert_eq!(names.take_facts(PreloadEvent::Call(event)), Some(event));
-        }
-        assert_eq!(names.of(process, object), None);
-        let (name, kind) = ("h264".to_owned(), 0);
-        assert_eq!(names.take_facts(PreloadEvent::Object { process, address: object, name, kind }), None);
-        assert_eq!(names.of(process, object).map(|named| named.name.as_str()), Some("h264"));
-        let filter =
-            PreloadEvent::Filter { process, address: 2, name: "scale".to_owned(), graph: 3, index: 0 };
-        assert_eq!(names.take_facts(filter), None);
-        assert_eq!(names.of(process, 3).map(|named| named.name.as_str()), Some("scale"));
-        let pad = Pad { parent: 5, ..Pad::default() };
-        assert_eq!(names.take_facts(PreloadEvent::Pad { process, address: 4, pad: pad.clone() }), None);
-        assert_eq!(names.pad(process, 4), Some(&pad));
     }
 }

@@ -530,8 +530,11 @@ impl<'a> PadLineage<'a> {
         // A second field, or a repeated picture, has a time behind that of its origin.
         let around = around?;
         let mut times = inside.recent.iter().rev().map(|passage| time(*passage));
-        let interval = times.next().zip(times.next()).map_or(0, |(last, before)| last - before);
-        if (1..interval).contains(&(span.pts - time(around))) {
+        let interval = times
+            .next()
+            .zip(times.next())
+            .map_or(0, |(last, before): (i64, i64)| last.saturating_sub(before));
+        if (1..interval).contains(&span.pts.saturating_sub(time(around))) {
             return Some((vec![around], Rule::Descent));
         }
         let earlier = inside.recent.iter().copied().filter(|passage| time(*passage) <= span.pts);

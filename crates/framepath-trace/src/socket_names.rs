@@ -4,16 +4,16 @@
 //! Format: proc(5), "net". The lists have all sockets of a network namespace, also those of programs that are not traced.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use framepath_os::time::now_ns;
 
 use crate::patience::Patience;
-use crate::wait_object::read_list;
 
 /// Most network namespaces whose sockets are kept.
 const MOST_NETWORKS: usize = 4;
@@ -148,6 +148,14 @@ fn address(text: &str) -> Option<SocketAddr> {
         }
     };
     Some(SocketAddr::new(address, u16::from_str_radix(port, 16).ok()?))
+}
+
+/// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
+pub(crate) fn read_list(path: &Path, most: u64) -> String {
+    let mut bytes = Vec::new();
+    // The bytes read before an error count.
+    let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]

@@ -5,15 +5,14 @@
 //! Formats: proc(5), "fd", "fdinfo" and "net".
 
 use std::collections::HashMap;
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::Path;
 
 use framepath_os::process::chosen_file::{FileType, chosen_file};
 use framepath_os::time::now_ns;
 
 use crate::probe_event::SystemCall;
-use crate::socket_names::SocketNames;
+use crate::socket_names::{SocketNames, read_list};
 use crate::wait_reason::{WaitCall, WaitReason};
 
 /// Number of descriptors of a poll(2) that are looked at.
@@ -215,14 +214,6 @@ fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
     let count = call.arguments[1] as usize;
     let entries = call.polled.iter().take(count).map(|entry| *entry as i32);
     (entries.filter(|descriptor| *descriptor >= 0).collect(), count.saturating_sub(POLLED))
-}
-
-/// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
-pub(crate) fn read_list(path: &Path, most: u64) -> String {
-    let mut bytes = Vec::new();
-    // The bytes read before an error count.
-    let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
-    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Returns the descriptors in an epoll(7).
