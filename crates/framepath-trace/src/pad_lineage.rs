@@ -170,6 +170,12 @@ struct Open {
     is_codec: bool,
 }
 
+impl Open {
+    fn of(span: &CallSpan, place: Place, passage: Option<usize>, is_codec: bool) -> Open {
+        Open { enter_ns: span.enter_ns, leave_ns: span.leave_ns, place, passage, is_codec }
+    }
+}
+
 /// Running calls of a thread, and what it has in its hands.
 #[derive(Debug, Default)]
 struct ThreadState {
@@ -215,6 +221,78 @@ impl ThreadState {
     }
 }
 
+/// State of the pipelines at one time, while the calls are gone through.
+struct Walk<'a> {
+    lineage: PadLineage<'a>,
+    /// Indices of the pads.
+    places: HashMap<Place, usize>,
+    /// Elements that get buffers.
+    inside: HashMap<Place, Inside>,
+    threads: HashMap<i32, ThreadState>,
+    /// Last passage of each buffer.
+    last: HashMap<(i32, u64), usize>,
+}
+
+impl Walk<'_> {
+    /// Notes a copy.
+    fn copy(&mut self, copy: &BufferCopy) {
+        let thread = self.threads.entry(copy.thread).or_default();
+        thread.end_before(copy.at_ns);
+        thread.copy(copy, &mut self.inside);
+    }
+
+    /// Notes that a codec passes on what it has made of a frame: in its call, it pushes that.
+    fn finish(&mut self, span: &CallSpan) {
+        let place = (span.process, span.object);
+        self.lineage.codecs.insert(place);
+        let passage = self.inside.get(&place).and_then(|inside| inside.by_buffer.get(&span.data)).copied();
+        let thread = self.threads.entry(span.thread).or_default();
+        thread.end_before(span.enter_ns);
+        thread.open.push(Open::of(span, place, passage, true));
+    }
+
+    /// Notes that an element takes a buffer that waited at one of its inputs.
+    fn take(&mut self, span: &CallSpan) {
+        let Some(passage) = self.last.get(&(span.process, span.data)).copied() else { return };
+        let joins = self.inside.get(&self.lineage.place_of(passage)).is_some_and(|inside| inside.joins);
+        let is_over = |taken: &Taken| taken.input == span.object && (joins || !taken.is_new);
+        let taken = &mut self.threads.entry(span.thread).or_default().taken;
+        taken.retain(|taken| !is_over(taken));
+        if taken.len() >= MOST_TAKEN {
+            taken.remove(0);
+        }
+        taken.push(Taken { input: span.object, passage, is_new: true });
+    }
+
+    /// Notes that a pad pushes a buffer.
+    fn push(&mut self, span: &CallSpan) {
+        let Walk { lineage, places, inside, threads, last } = self;
+        let Some(pad) = places.get(&(span.process, span.object)).copied() else { return };
+        let thread = threads.entry(span.thread).or_default();
+        thread.end_before(span.enter_ns);
+        let copied = thread.copies.iter().rev().find(|(to, _)| *to == span.data);
+        let origin = copied.map_or(span.data, |(_, origin)| *origin);
+        let before = last.get(&(span.process, origin)).copied();
+        let passage = lineage.push(pad, span, thread, inside);
+        let place = lineage.pads[pad].to;
+        if let Some(inside) = inside.get_mut(&place) {
+            inside.come(passage, span);
+        }
+        let is_source = !inside.contains_key(&lineage.pads[pad].from);
+        if let (true, Some(passage), Some(before)) = (is_source, passage, before) {
+            let before_it = &lineage.passages[before];
+            if before_it.calls.first.pts == span.pts && before_it.pad != pad {
+                lineage.pads[pad].handed_over.push((passage, before));
+            }
+        }
+        match passage {
+            Some(passage) => last.insert((span.process, span.data), passage),
+            None => last.remove(&(span.process, span.data)),
+        };
+        thread.open.push(Open::of(span, place, passage, false));
+    }
+}
+
 impl<'a> PadLineage<'a> {
     /// Follows the buffers in `spans`, which are in the order of their begins. `copies` are in the order of their times.
     pub(crate) fn of(spans: &[CallSpan], copies: &[BufferCopy], names: &'a ObjectNames) -> PadLineage<'a> {
@@ -223,76 +301,22 @@ impl<'a> PadLineage<'a> {
         if lineage.pads.is_empty() {
             return lineage;
         }
-        let mut inside = lineage.elements(spans, &places);
-        let mut threads: HashMap<i32, ThreadState> = HashMap::new();
-        // Last passage of each buffer.
-        let mut last: HashMap<(i32, u64), usize> = HashMap::new();
+        let inside = lineage.elements(spans, &places);
+        let (threads, last) = (HashMap::new(), HashMap::new());
+        let mut walk = Walk { lineage, places, inside, threads, last };
         let mut copies = copies.iter().peekable();
         for span in spans {
             while let Some(copy) = copies.next_if(|copy| copy.at_ns <= span.enter_ns) {
-                let thread = threads.entry(copy.thread).or_default();
-                thread.end_before(copy.at_ns);
-                thread.copy(copy, &mut inside);
+                walk.copy(copy);
             }
-            let thread = threads.entry(span.thread).or_default();
-            thread.end_before(span.enter_ns);
             match span.call {
-                Call::FinishFrame => {
-                    let place = (span.process, span.object);
-                    let passage = inside.get(&place).and_then(|inside| inside.by_buffer.get(&span.data));
-                    lineage.codecs.insert(place);
-                    thread.open.push(Open {
-                        enter_ns: span.enter_ns,
-                        leave_ns: span.leave_ns,
-                        place,
-                        passage: passage.copied(),
-                        is_codec: true,
-                    });
-                }
-                Call::PopBuffer if span.data != 0 => {
-                    if let Some(passage) = last.get(&(span.process, span.data)) {
-                        let joins =
-                            inside.get(&lineage.place_of(*passage)).is_some_and(|inside| inside.joins);
-                        let is_over = |taken: &Taken| taken.input == span.object && (joins || !taken.is_new);
-                        thread.taken.retain(|taken| !is_over(taken));
-                        if thread.taken.len() >= MOST_TAKEN {
-                            thread.taken.remove(0);
-                        }
-                        thread.taken.push(Taken { input: span.object, passage: *passage, is_new: true });
-                    }
-                }
-                Call::PadPush if span.data != 0 => {
-                    let Some(pad) = places.get(&(span.process, span.object)).copied() else { continue };
-                    let copied = thread.copies.iter().rev().find(|(to, _)| *to == span.data);
-                    let origin = copied.map_or(span.data, |(_, origin)| *origin);
-                    let before = last.get(&(span.process, origin)).copied();
-                    let passage = lineage.push(pad, span, thread, &inside);
-                    let place = lineage.pads[pad].to;
-                    if let Some(inside) = inside.get_mut(&place) {
-                        inside.come(passage, span);
-                    }
-                    let is_source = !inside.contains_key(&lineage.pads[pad].from);
-                    if let (true, Some(passage), Some(before)) = (is_source, passage, before) {
-                        let time = |passage: usize| lineage.passages[passage].calls.first.pts;
-                        if time(before) == span.pts && lineage.passages[before].pad != pad {
-                            lineage.pads[pad].handed_over.push((passage, before));
-                        }
-                    }
-                    match passage {
-                        Some(passage) => last.insert((span.process, span.data), passage),
-                        None => last.remove(&(span.process, span.data)),
-                    };
-                    thread.open.push(Open {
-                        enter_ns: span.enter_ns,
-                        leave_ns: span.leave_ns,
-                        place,
-                        passage,
-                        is_codec: false,
-                    });
-                }
+                Call::FinishFrame => walk.finish(span),
+                Call::PopBuffer if span.data != 0 => walk.take(span),
+                Call::PadPush if span.data != 0 => walk.push(span),
                 _ => {}
             }
         }
+        let mut lineage = walk.lineage;
         lineage.leave_out_extra();
         lineage.hand_over();
         lineage
@@ -548,3 +572,6 @@ impl<'a> PadLineage<'a> {
         self.codecs.contains(&self.pads[pad].from)
     }
 }
+
+#[cfg(test)]
+mod tests;
