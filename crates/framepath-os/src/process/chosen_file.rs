@@ -46,7 +46,7 @@ pub struct ChosenFile {
 /// Returns the facts about the file at `path`, which another process has chosen.
 ///
 /// # Errors
-/// As for [`place`].
+/// There is no such file, this user may not look it up, or the kernel does not have the path in its cache.
 pub fn chosen_file(path: &Path) -> io::Result<ChosenFile> {
     let data = facts(&place(path)?)?;
     let kind = FileType::from_raw_mode(data.stx_mode.into());

@@ -36,7 +36,7 @@ impl RegularFile {
     /// system of that process. [`chosen_file`] says which paths are found.
     ///
     /// # Errors
-    /// `Unsupported` for a file that such a file system may have; as for [`RegularFile::open`] and [`chosen_file::place`].
+    /// `Unsupported` for a file that such a file system may have; as for [`RegularFile::open`] and [`chosen_file`](crate::process::chosen_file::chosen_file).
     pub fn open_chosen(path: &Path, process: u32) -> io::Result<RegularFile> {
         let place = chosen_file::place(path)?;
         chosen_file::check_file_system(&place, process)?;
