@@ -75,6 +75,19 @@ static void *map(int file, size_t bytes, int flags)
 	return memory == MAP_FAILED ? NULL : memory;
 }
 
+/* Returns the ids of the calling thread as one word. */
+static uint64_t own_ids(void)
+{
+	int id = atomic_load_explicit(process, memory_order_relaxed);
+	if (id == 0) {
+		id = getpid();
+		atomic_store_explicit(process, id, memory_order_relaxed);
+	}
+	if (own.process != id)
+		own = (struct ids){id, (int)syscall(SYS_gettid)};
+	return (uint32_t)own.process | (uint64_t)(uint32_t)own.thread << 32;
+}
+
 /*
  * Maps the ring when the library is loaded: also after each execve, and before the program can close descriptors,
  * change its user or enter a sandbox. The descriptor is closed again. The path is in /proc/PID/fd of framepath, so it
@@ -103,22 +116,12 @@ __attribute__((constructor)) static void map_ring(void)
 			    madvise(process, sizeof(*process), MADV_WIPEONFORK) == 0)
 				ring = mapped;
 		}
+		/* The program may soon allow itself no such system calls (seccomp). */
+		if (ring)
+			(void)own_ids();
 		close(file);
 	}
 	errno = saved;
-}
-
-/* Returns the ids of the calling thread as one word. */
-static uint64_t own_ids(void)
-{
-	int id = atomic_load_explicit(process, memory_order_relaxed);
-	if (id == 0) {
-		id = getpid();
-		atomic_store_explicit(process, id, memory_order_relaxed);
-	}
-	if (own.process != id)
-		own = (struct ids){id, (int)syscall(SYS_gettid)};
-	return (uint32_t)own.process | (uint64_t)(uint32_t)own.thread << 32;
 }
 
 /* Writes a record, or counts it as lost. */
