@@ -13,7 +13,7 @@ use crate::thread_times::ThreadRow;
 /// Recording that has ended: nothing is attached to the program any more.
 ///
 /// The analysis takes milliseconds for each second of an ordinary program. A hostile program can make it take any time and
-/// memory: whoever records such programs watches it.
+/// memory, so a caller who records strange programs should limit both.
 #[derive(Debug)]
 pub struct FinishedRecording {
     /// Name of the command or process in texts.

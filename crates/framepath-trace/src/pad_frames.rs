@@ -57,7 +57,7 @@ pub(crate) fn pad_ledgers(
     (ledgers.into_iter().map(|(_, ledger)| ledger).collect(), unmatched, lineage.links)
 }
 
-/// WayKind of a way's buffers.
+/// Kind of a way's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WayKind {
     Sound,

@@ -125,7 +125,7 @@ impl Inside {
     /// Notes a copy that the element has made in the call that began at `call_ns`.
     fn copy(&mut self, copy: &BufferCopy, call_ns: u64) {
         let origin = self.origin(copy.from);
-        // What had the address before was freed.
+        // The buffer that had this address before has been freed.
         self.by_buffer.remove(&copy.to);
         match origin {
             Some(passage) => self.copies.insert(copy.to, (passage, call_ns)),
@@ -205,12 +205,16 @@ impl ThreadState {
             }
             return;
         }
-        let origin = self.copies.iter().rev().find(|(to, _)| *to == copy.from);
-        let origin = origin.map_or(copy.from, |(_, origin)| *origin);
+        let origin = self.copied(copy.from).unwrap_or(copy.from);
         if self.copies.len() >= MOST_COPIES {
             self.copies.remove(0);
         }
         self.copies.push((copy.to, origin));
+    }
+
+    /// Returns the buffer of which this one was copied outside of all calls.
+    fn copied(&self, buffer: u64) -> Option<u64> {
+        self.copies.iter().rev().find(|(to, _)| *to == buffer).map(|(_, origin)| *origin)
     }
 
     /// Notes what has ended before `at_ns`.
@@ -270,8 +274,7 @@ impl Walk<'_> {
         let Some(pad) = places.get(&(span.process, span.object)).copied() else { return };
         let thread = threads.entry(span.thread).or_default();
         thread.end_before(span.enter_ns);
-        let copied = thread.copies.iter().rev().find(|(to, _)| *to == span.data);
-        let origin = copied.map_or(span.data, |(_, origin)| *origin);
+        let origin = thread.copied(span.data).unwrap_or(span.data);
         let before = last.get(&(span.process, origin)).copied();
         let passage = lineage.push(pad, span, thread, inside);
         let place = lineage.pads[pad].to;
@@ -516,8 +519,9 @@ impl<'a> PadLineage<'a> {
         let copied = inside.copies.get(&span.data).filter(is_made);
         let taken: Vec<&Taken> =
             thread.taken.iter().filter(|taken| self.place_of(taken.passage) == place).collect();
-        let outside = thread.copies.iter().rev().find(|(to, _)| call.is_none() && *to == span.data);
-        let outside = outside.filter(|_| span.pts != NO_TIME).and_then(|(_, origin)| inside.origin(*origin));
+        let may_be_outside = call.is_none() && span.pts != NO_TIME;
+        let outside = thread.copied(span.data).filter(|_| may_be_outside);
+        let outside = outside.and_then(|origin| inside.origin(origin));
         // The buffer at the address may be another one, after what was taken has been freed.
         let is_left = |passage: &usize| {
             let has_taken = |passage| taken.iter().any(|taken| taken.passage == passage);

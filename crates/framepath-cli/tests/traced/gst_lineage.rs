@@ -123,7 +123,7 @@ pub(crate) fn each_buffer_of_a_player_has_its_origin() -> Tested {
     let (clip, raw, csv) = (path("clip.mp4"), path("raw"), path("csv"));
     write_clip(&clip, &["-bf", "0"]);
     let mut wrong = Vec::new();
-    // What it does, the number of its ways, and the elements of the first one.
+    // Argument of the program, its way, and an element of that way.
     let programs =
         [("seeks", "qtdemux0 to end", "streamsynchronizer0"), ("hand-over", "qtdemux0 to end", "source")];
     for (program, way, element) in programs {

@@ -26,7 +26,7 @@ use rustix::io::Errno;
 use rustix::process::getuid;
 
 /// Flags with which a path is found and nothing is opened.
-const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+pub(super) const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Number of tries to find a path in the kernel's cache: a change meanwhile makes one fail.
 const TRIES: usize = 4;

@@ -9,10 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 
-use super::chosen_file;
-
-/// Flags with which a path is found and nothing is opened.
-const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+use super::chosen_file::{self, PLACE};
 
 /// Open regular file. As long as it is open, its identity belongs to no other file.
 #[derive(Debug)]
