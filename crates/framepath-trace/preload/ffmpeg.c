@@ -17,6 +17,13 @@ enum {
 	GRAPH_FILTERS = 8,
 	GRAPH_COUNT = 16,
 	FILTER_KIND = 8,
+	FILTER_LINKS = 56,
+	FILTER_LINK_COUNT = 64,
+	LINK_TO = 16,
+	FILTER_PRIVATE = 72,
+	KIND_CLASS = 32,
+	CLASS_OPTIONS = 16,
+	OPTION_OFFSET = 16,
 	PACKET_PTS = 8,
 	PACKET_DATA = 24,
 	FRAME_DATA = 0,
@@ -34,8 +41,12 @@ static struct item read_item(const void *from, int data, int pts)
 	return item;
 }
 
-/* Number of filters of a graph that are named. */
+/* Offsets of the time base in a link between filters: FFmpeg 4 to 6, and 7.1 and newer. */
+static const int link_time_bases[] = {72, 96};
+
+/* Number of filters of a graph that are named, and of their outputs. */
 #define FILTERS 64
+#define OUTPUTS 4
 
 static void describe(const void *object, const void *named, struct object_facts facts)
 {
@@ -60,6 +71,37 @@ static void describe_output(const void *format)
 	describe(format, pointer_at(format, FORMAT_MUXER), (struct object_facts){.media = -1});
 }
 
+/* The expression of setpts: the first option of the filter, in the struct to which its context points. */
+static void describe_expression(const void *filter)
+{
+	const char *kind = pointer_at(filter, FILTER_KIND), *name = pointer_at(kind, 0);
+	const char *option = pointer_at(pointer_at(kind, KIND_CLASS), CLASS_OPTIONS);
+	int offset;
+	if (!name || strcmp(name, "setpts") || !option)
+		return;
+	memcpy(&offset, option + OPTION_OFFSET, sizeof(offset));
+	const char *text = pointer_at(pointer_at(filter, FILTER_PRIVATE), offset);
+	char part[PART_BYTES] = "";
+	for (int n = 0; text && text[n] && n < PART_BYTES; n++)
+		part[n] = text[n];
+	record_facts(FILTER_OPTION, filter, part, sizeof(part));
+}
+
+static void describe_outputs(const void *filter)
+{
+	unsigned count = 0;
+	const char *links = pointer_at(filter, FILTER_LINKS);
+	if (links)
+		memcpy(&count, (const char *)filter + FILTER_LINK_COUNT, sizeof(count));
+	for (unsigned n = 0; n < count && n < OUTPUTS; n++) {
+		const char *link = pointer_at(links, n * sizeof(link));
+		struct filter_output facts = {.to = pointer_at(link, LINK_TO)};
+		for (int at = 0; link && at < 2; at++)
+			memcpy(&facts.time_bases[at], link + link_time_bases[at], sizeof(facts.time_bases[at]));
+		record_facts(FILTER_LINK, filter, &facts, sizeof(facts));
+	}
+}
+
 static void describe_graph(const void *graph)
 {
 	unsigned count;
@@ -68,6 +110,8 @@ static void describe_graph(const void *graph)
 	for (unsigned n = 0; filters && n < count && n < FILTERS; n++) {
 		const void *filter = pointer_at(filters, n * sizeof(filter));
 		describe(filter, pointer_at(filter, FILTER_KIND), (struct object_facts){-1, graph, n, ""});
+		describe_expression(filter);
+		describe_outputs(filter);
 	}
 }
 

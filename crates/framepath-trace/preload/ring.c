@@ -54,6 +54,7 @@ struct ring {
 };
 
 _Static_assert(sizeof(struct slot) == 64, "a record is one cache line");
+_Static_assert(sizeof(struct filter_output) == PART_BYTES, "an output has one part");
 _Static_assert(sizeof(struct object_facts) == 3 * PART_BYTES, "an object has three parts");
 _Static_assert(sizeof(struct pad_facts) == 5 * PART_BYTES, "a pad has five parts; addresses have 64 bits");
 

@@ -42,6 +42,8 @@ enum call {
 	FINISH_FRAME = 17,
 	POP_BUFFER = 18,
 	/* No calls, but parts of the facts about an object of FFmpeg or a pad of GStreamer. */
+	FILTER_OPTION = 252,
+	FILTER_LINK = 253,
 	OBJECT = 254,
 	PAD = 255,
 };
@@ -76,6 +78,14 @@ struct object_facts {
 	uint64_t index;
 	/* Name, padded with zeroes. */
 	char name[2 * PART_BYTES];
+};
+
+/* Facts about an output of a filter. */
+struct filter_output {
+	/* Filter to which it leads. */
+	const void *to;
+	/* Words of the link that have the time base, one for each layout of the struct. */
+	uint64_t time_bases[2];
 };
 
 /* Facts about a pad: its element and the next one, which gets the buffers. */

@@ -312,6 +312,8 @@ impl CallLog {
             ProbeEvent::Call(event) => keep(calls, event, dropped),
             ProbeEvent::Named { .. }
             | ProbeEvent::Filter { .. }
+            | ProbeEvent::FilterOutput { .. }
+            | ProbeEvent::FilterOption { .. }
             | ProbeEvent::Pad { .. }
             | ProbeEvent::PadName { .. } => names.take_names(event),
             ProbeEvent::Marked(mark) => keep(marks, mark, dropped),

@@ -19,7 +19,7 @@ mod filters;
 
 use std::collections::HashMap;
 
-use self::filters::{Passing, SeenGraph};
+use self::filters::{Passing, SeenGraphs};
 use crate::calls::{Call, NO_PTS};
 use crate::link_counts::LinkCounts;
 use crate::names::{Media, ObjectNames};
@@ -42,7 +42,8 @@ pub(crate) struct Identified {
 /// Greatest number of frames that wait in one decoder, graph or encoder; older ones have been dropped inside.
 const WAITING: usize = 1024;
 
-/// Greatest number of pictures that wait in a graph for a rule other than descent.
+/// Greatest number of inputs of a graph, and of pictures that wait at each for a rule other than descent.
+const MOST_INPUTS: usize = 64;
 const GRAPH_WAITING: usize = 128;
 
 /// Most decoders of a recording, and most pictures in textures that were not shown.
@@ -68,7 +69,7 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
         waiting: HashMap::new(),
         inside: HashMap::new(),
         encoding: HashMap::new(),
-        graphs: HashMap::new(),
+        graphs: SeenGraphs::new(names),
         origins: HashMap::new(),
         sinks: HashMap::new(),
         textures: HashMap::new(),
@@ -112,8 +113,7 @@ struct Identification<'a> {
     inside: HashMap<(i32, u64), Vec<(i64, usize)>>,
     /// Frames inside an encoder, with their times there.
     encoding: HashMap<(i32, u64), Vec<Encoding>>,
-    /// Graphs of filters, by the process and the graph's address.
-    graphs: HashMap<(i32, u64), SeenGraph>,
+    graphs: SeenGraphs<'a>,
     /// Input of a graph from which the bytes at an address come.
     origins: HashMap<(i32, u64), Passing>,
     /// End of a graph from which each encoder has got its last frame.

@@ -14,6 +14,12 @@ impl ObjectNames {
             ProbeEvent::Filter { process, graph, filter, place, name } => {
                 self.set_filter(process, filter, &name, graph, place);
             }
+            ProbeEvent::FilterOption { process, filter, option } => {
+                self.set_filter_option(process, filter, &option);
+            }
+            ProbeEvent::FilterOutput { process, filter, to, words } => {
+                self.add_filter_output(process, filter, to, words);
+            }
             // A pad that cannot be read has no facts.
             ProbeEvent::Pad { process, pad, parent, peer, next } if parent != 0 || peer != 0 => {
                 self.add_pad(process, pad, Pad { parent, peer, next, ..Pad::default() });
@@ -36,6 +42,12 @@ impl ObjectNames {
             }
             PreloadEvent::Filter { process, address, name, graph, index } => {
                 self.add_filter(process, address, &name, graph, index);
+            }
+            PreloadEvent::FilterOption { process, address, option } => {
+                self.set_filter_option(process, address, &option);
+            }
+            PreloadEvent::FilterOutput { process, address, to, words } => {
+                self.add_filter_output(process, address, to, words);
             }
         }
         None

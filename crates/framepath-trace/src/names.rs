@@ -8,11 +8,14 @@
 use std::collections::HashMap;
 use std::fs;
 
+use crate::time_base::TimeBase;
+
 /// Longest name, bytes.
 const LONGEST: usize = 40;
 
-/// Greatest number of filters in a graph that is looked at.
+/// Greatest number of filters in a graph that is looked at, and of outputs of a filter.
 pub(crate) const FILTERS: usize = 64;
+pub(crate) const FILTER_OUTPUTS: usize = 4;
 
 /// Most objects, pads and graphs that are remembered.
 const MOST_OBJECTS: usize = 262_144;
@@ -62,14 +65,30 @@ pub(crate) struct Pad {
     pub(crate) next_name: String,
 }
 
+/// Filter of FFmpeg, in a graph.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// Address of its graph, and which of the graphs at this address it is.
+    pub(crate) graph: u64,
+    turn: u32,
+    pub(crate) name: String,
+    /// Its first option, if it is known: the expression of `setpts`.
+    pub(crate) option: String,
+    /// Links from its outputs: the filters to which they lead, and the units of the times of their frames, `None` for one that is
+    /// not known.
+    pub(crate) outputs: Vec<(u64, Option<TimeBase>)>,
+}
+
 /// Names of objects, by the process and the object's address.
 #[derive(Debug, Default)]
 pub(crate) struct ObjectNames {
     objects: HashMap<(i32, u64), Named>,
     /// Pads of GStreamer, as they were linked when the first buffer passed them.
     pads: HashMap<(i32, u64), Pad>,
-    /// Graph of each filter, by the process and the filter's address.
-    graphs: HashMap<(i32, u64), u64>,
+    /// Filters, by the process and the filter's address.
+    filters: HashMap<(i32, u64), Filter>,
+    /// Numbers of graphs that have been at each address.
+    turns: HashMap<(i32, u64), u32>,
     /// Names of video devices, by their minor numbers.
     devices: HashMap<u32, Option<String>>,
 }
@@ -89,7 +108,7 @@ impl ObjectNames {
 
     /// True if there are so many objects that no further one gets a name: a hostile program can make any number.
     fn is_full(&self) -> bool {
-        self.objects.len() + self.pads.len() + self.graphs.len() > MOST_OBJECTS
+        self.objects.len() + self.pads.len() + self.filters.len() > MOST_OBJECTS
     }
 
     /// Reads the name of the video device with this minor number, if it was not looked for before.
@@ -141,7 +160,10 @@ impl ObjectNames {
         if self.is_full() {
             return;
         }
-        self.graphs.insert((process, address), graph);
+        let turn = self.turns.entry((process, graph)).or_default();
+        *turn += u32::from(index == 0);
+        let filter = Filter { graph, turn: *turn, name: name.to_owned(), ..Filter::default() };
+        self.filters.insert((process, address), filter);
         let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));
         if index == 0 {
             named.name.clear();
@@ -151,6 +173,33 @@ impl ObjectNames {
             named.name.push_str(comma);
             named.name.push_str(name);
         }
+    }
+
+    /// Sets the first option of a known filter. It ends with a zero if it is shorter.
+    pub(crate) fn set_filter_option(&mut self, process: i32, address: u64, option: &[u8]) {
+        if let Some(filter) = self.filters.get_mut(&(process, address)) {
+            // One that is longer is not whole.
+            let is_whole = option.contains(&0) && !option.starts_with(&[0]);
+            filter.option = name_of(option).filter(|_| is_whole).unwrap_or_default();
+        }
+    }
+
+    /// Adds the next output of a known filter, which leads to the filter `to`. `words` are those of the AVFilterLink at which the
+    /// time base is, one for each layout of the struct.
+    pub(crate) fn add_filter_output(&mut self, process: i32, address: u64, to: u64, words: [u64; 2]) {
+        if let Some(filter) = self.filters.get_mut(&(process, address)) {
+            if filter.outputs.len() < FILTER_OUTPUTS {
+                filter.outputs.push((to, words.into_iter().find_map(TimeBase::of_word)));
+            }
+        }
+    }
+
+    /// Returns all filters, with the process and the address of each, but for those of graphs whose address another one has now.
+    pub(crate) fn filters(&self) -> impl Iterator<Item = ((i32, u64), &Filter)> {
+        let is_last = |((process, _), filter): &(&(i32, u64), &Filter)| {
+            self.turns[&(*process, filter.graph)] == filter.turn
+        };
+        self.filters.iter().filter(is_last).map(|(key, filter)| (*key, filter))
     }
 
     pub(crate) fn of(&self, process: i32, object: u64) -> Option<&Named> {
@@ -163,7 +212,7 @@ impl ObjectNames {
 
     /// Returns the graph of a filter; `None` if it is not known.
     pub(crate) fn graph(&self, process: i32, filter: u64) -> Option<u64> {
-        self.graphs.get(&(process, filter)).copied()
+        self.filters.get(&(process, filter)).map(|filter| filter.graph)
     }
 }
 

@@ -24,6 +24,12 @@ const RING_VARIABLE: &str = "FRAMEPATH_TRACE_RING";
 /// Variable with the paths of libraries that the loader of programs loads first.
 const PRELOAD_VARIABLE: &str = "LD_PRELOAD";
 
+/// Number of a record that has the first option of a filter, in place of a call.
+const FILTER_OPTION: u64 = 252;
+
+/// Number of a record that has the facts about an output of a filter, in place of a call.
+const FILTER_OUTPUT: u64 = 253;
+
 /// Number of a record that has a part of the facts about an object of FFmpeg, in place of a call.
 const OBJECT: u64 = 254;
 
@@ -64,6 +70,10 @@ pub(crate) enum PreloadEvent {
     Object { process: i32, address: u64, name: String, kind: i64 },
     /// A filter, in the order of its graph.
     Filter { process: i32, address: u64, name: String, graph: u64, index: u64 },
+    /// First option of a filter `setpts`, behind the filter. It ends with a zero if it is shorter.
+    FilterOption { process: i32, address: u64, option: [u8; 8 * PART_WORDS] },
+    /// Next output of a filter, behind the filter.
+    FilterOutput { process: i32, address: u64, to: u64, words: [u64; 2] },
     /// A pad of GStreamer, before its first call.
     Pad { process: i32, address: u64, pad: Pad },
 }
@@ -137,7 +147,7 @@ impl Parser {
             self.lost += 1;
             return None;
         }
-        if matches!(record[2] & 0xff, OBJECT | PAD) {
+        if matches!(record[2] & 0xff, FILTER_OPTION | FILTER_OUTPUT | OBJECT | PAD) {
             return self.parse_facts(record);
         }
         let event = event(record).filter(|event| (self.start_ns..=now_ns).contains(&event.at_ns));
@@ -152,6 +162,19 @@ impl Parser {
     fn parse_facts(&mut self, record: CallRecord) -> Option<PreloadEvent> {
         let [_, ids, kind, address, words @ ..] = record;
         let (what, number) = (kind & 0xff, kind >> 8);
+        if matches!(what, FILTER_OPTION | FILTER_OUTPUT) {
+            self.events += 1;
+            let [to, first, second] = words;
+            let process = ids as i32;
+            if what == FILTER_OPTION {
+                let mut option = [0; 8 * PART_WORDS];
+                for (to, word) in option.chunks_exact_mut(8).zip(words) {
+                    to.copy_from_slice(&word.to_ne_bytes());
+                }
+                return Some(PreloadEvent::FilterOption { process, address, option });
+            }
+            return Some(PreloadEvent::FilterOutput { process, address, to, words: [first, second] });
+        }
         let key = (ids, address, what);
         if number == 0 {
             if self.parts.len() >= MOST_INCOMPLETE {

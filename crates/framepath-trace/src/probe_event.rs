@@ -5,8 +5,8 @@ use crate::calls::{ATTACH, CALL_SITES, Call, CallEvent, CallFilter, NO_PTS, Phas
 use crate::device_calls::DeviceCall;
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
-    ELEMENT_BYTES, LEAVE, NAME_BYTES, NAMED, PAD_LINKS, PAD_NEXT, PLACE_SHIFT, TAG_EXECUTED, TAG_LOADED,
-    TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
+    ELEMENT_BYTES, FILTER_LINK, FILTER_OPTION, LEAVE, NAME_BYTES, NAMED, PAD_LINKS, PAD_NEXT, PLACE_SHIFT,
+    TAG_EXECUTED, TAG_LOADED, TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
 };
 use crate::switch_program::FROZEN;
 use crate::wait_object::POLLED;
@@ -21,6 +21,11 @@ pub(crate) enum ProbeEvent {
     Named { process: i32, object: u64, media: u32, name: [u8; NAME_BYTES] },
     /// A graph of filters is ready, or is used for the first time: its process and address, and the address, place and name of one of its filters.
     Filter { process: i32, graph: u64, filter: u64, place: u64, name: [u8; NAME_BYTES] },
+    /// First option of a filter `setpts`, behind [`ProbeEvent::Filter`]. It ends with a zero if it is shorter.
+    FilterOption { process: i32, filter: u64, option: [u8; NAME_BYTES] },
+    /// Next output of a filter, behind [`ProbeEvent::Filter`]: the filter to which it leads, and the words of the AVFilterLink at
+    /// [`TIME_BASES`](crate::time_base::TIME_BASES).
+    FilterOutput { process: i32, filter: u64, to: u64, words: [u64; 2] },
     /// A pad of GStreamer passes its first buffer: its process and address, and the addresses of its parent, of its peer, and of
     /// the peer's parent.
     Pad { process: i32, pad: u64, parent: u64, peer: u64, next: u64 },
@@ -103,7 +108,7 @@ fn name<const BYTES: usize>(words: &[u64; 8]) -> [u8; BYTES] {
 
 /// Returns the event of a record of eight words.
 pub(crate) fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
-    let [at_ns, ids, tag, object, data, pts, result, _] = *words;
+    let [at_ns, ids, tag, object, data, pts, result, last] = *words;
     let (process, thread) = ((ids >> 32) as i32, ids as i32);
     let tag = tag as i32;
     Some(match tag {
@@ -129,7 +134,15 @@ pub(crate) fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
                     ProbeEvent::PadName { process, pad: object, is_next, name: name(words) }
                 }
                 Call::OpenGraph | Call::FilterInput | Call::FilterOutput => {
-                    let (graph, filter, place) = (object, data, place as u64);
+                    let (graph, filter) = (object, data);
+                    if place & FILTER_LINK != 0 {
+                        let words = [result, last];
+                        return Some(ProbeEvent::FilterOutput { process, filter, to: pts, words });
+                    }
+                    if place & FILTER_OPTION != 0 {
+                        return Some(ProbeEvent::FilterOption { process, filter, option: name(words) });
+                    }
+                    let place = place as u64;
                     ProbeEvent::Filter { process, graph, filter, place, name: name(words) }
                 }
                 _ => {

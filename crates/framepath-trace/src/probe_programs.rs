@@ -9,7 +9,8 @@ use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::ring::Ring;
 
 use crate::calls::{self, Call, CallFilter, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
-use crate::names::FILTERS;
+use crate::names::{FILTER_OUTPUTS, FILTERS};
+use crate::time_base::TIME_BASES;
 
 /// Longest name of an object that a record has, bytes.
 pub(crate) const NAME_BYTES: usize = 24;
@@ -32,8 +33,12 @@ const RECORD_BYTES: i32 = 64;
 pub(crate) const KEY: i16 = RECORD - 8;
 /// Two words: the object and the item of a call.
 pub(crate) const STASH: i16 = RECORD - 24;
-/// Lowest place on the stack that these programs use.
+/// Lowest place on the stack that these programs use, but for [`LINK`].
 pub(crate) const SCRATCH: i16 = RECORD - 32;
+
+/// Beginning of an AVFilterLink, up to the end of its time base.
+const LINK: i16 = SCRATCH - LINK_BYTES as i16;
+const LINK_BYTES: i32 = TIME_BASES[1] + 8;
 
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
 pub(crate) const TAG_SWITCHED: i32 = 0x1000;
@@ -49,6 +54,10 @@ pub(crate) const LEAVE: i32 = 0x100;
 pub(crate) const NAMED: i32 = 0x200;
 /// Bits of the tag below the place of a filter in its graph, or of a record of a pad: [`PAD_LINKS`] and the others.
 pub(crate) const PLACE_SHIFT: i32 = 16;
+/// Bit of the place of a filter in a record about one of its outputs.
+pub(crate) const FILTER_LINK: i32 = 0x100;
+/// Bit of the place of a filter in a record with its first option.
+pub(crate) const FILTER_OPTION: i32 = 0x200;
 /// Places of the records of a pad: the addresses, the name of its parent, and that of the element behind it.
 pub(crate) const PAD_LINKS: i32 = 0;
 pub(crate) const PAD_PARENT: i32 = 1;
@@ -321,7 +330,68 @@ impl Maps<'_> {
             }
             read_text(program, FIELDS[2], NAME_BYTES as i32);
             self.send(program, self.ring, NO_WAKEUP);
+            self.send_set_pts(program, index, place);
+            self.send_filter_outputs(program, index, place);
         }
+    }
+
+    /// Sends a record with the first option of the AVFilterContext whose record has been sent, if it is a `setpts`: AVFilter has its
+    /// AVClass at 32, and that the table of AVOptions at 16, of which the first one has the option's offset in the struct at 72 of
+    /// the context at 16. Source: the public headers of FFmpeg 4 to 8.
+    fn send_set_pts(&self, program: &mut Assembler, index: i32, place: i32) {
+        let end = program.label();
+        for (shift, text) in [(0, *b"setp"), (32, *b"ts\0\0")] {
+            let unused = if shift == 0 { 0 } else { 8 };
+            program.load(R1, R10, FIELDS[2]).shift_left(R1, 32 - shift + unused).shift_right(R1, 32 + unused);
+            program.jump_if(R1, Condition::NotEqual, i32::from_le_bytes(text), &end);
+        }
+        program.store_value(R10, TAG, index | NAMED | (place | FILTER_OPTION) << PLACE_SHIFT);
+        program.load(R9, R10, FIELDS[1]).add(R9, 8);
+        for offset in [32, 16, 16] {
+            read_user(program, SCRATCH, 8);
+            program.load(R9, R10, SCRATCH).add(R9, offset);
+        }
+        program.store_value(R10, STASH, 0);
+        read_user(program, STASH, 4);
+        program.load(R9, R10, FIELDS[1]).add(R9, 72);
+        read_user(program, SCRATCH, 8);
+        program.load(R9, R10, SCRATCH).load(R1, R10, STASH).add_register(R9, R1);
+        read_user(program, SCRATCH, 8);
+        program.load(R9, R10, SCRATCH);
+        read_text(program, FIELDS[2], NAME_BYTES as i32);
+        self.send_uncounted(program);
+        program.place(end);
+    }
+
+    /// Sends a record for each output of the AVFilterContext whose address is in the first field behind the object: the array of
+    /// its links is at 56, its length at 64. An AVFilterLink has the filter to which it leads at 16.
+    fn send_filter_outputs(&self, program: &mut Assembler, index: i32, place: i32) {
+        let last = program.label();
+        program.load(R9, R10, FIELDS[1]).add(R9, 56);
+        read_user(program, STASH, 8);
+        program.add(R9, 8).store_value(R10, STASH + 8, 0);
+        read_user(program, STASH + 8, 4);
+        program.store_value(R10, TAG, index | NAMED | (place | FILTER_LINK) << PLACE_SHIFT);
+        for output in 0..FILTER_OUTPUTS as i32 {
+            program.load(R1, R10, STASH + 8).jump_if(R1, Condition::NotAbove, output, &last);
+            program.load(R9, R10, STASH).add(R9, 8 * output);
+            read_user(program, LINK, 8);
+            program.load(R9, R10, LINK);
+            read_user(program, LINK, LINK_BYTES);
+            for (field, at) in FIELDS[2..].iter().zip([16, TIME_BASES[0], TIME_BASES[1]]) {
+                program.load(R1, R10, LINK + at as i16).store(R10, *field, R1);
+            }
+            self.send_uncounted(program);
+        }
+        program.place(last);
+    }
+
+    /// Sends a record that is not counted if there is no room. It makes ways through a graph unknown, which is said elsewhere; for
+    /// so many of them, the verifier would need three times as long with the count.
+    fn send_uncounted(&self, program: &mut Assembler) {
+        program.map(R1, self.ring.as_fd());
+        address(program, R2, RECORD);
+        program.set(R3, RECORD_BYTES).set(R4, NO_WAKEUP).call(Helper::RingOutput);
     }
 
     /// Program at the function that the loader calls for debuggers, when it has mapped libraries.

@@ -19,6 +19,7 @@ use framepath_os::bpf::ring::Ring;
 use framepath_os::process::regular_file::RegularFile;
 use framepath_os::time::now_ns;
 
+use crate::call_programs::CallPrograms;
 use crate::calls::{CALL_SITES, CallSite};
 use crate::device_calls::DeviceCall;
 use crate::device_programs::DeviceProbes;
@@ -82,15 +83,17 @@ pub(crate) struct Probes {
     urgent: Ring,
     traced: ProgramMap,
     lost: ProgramMap,
-    /// Programs of each of [`CALL_SITES`], for its begin and its return.
-    calls: Vec<CallPrograms>,
+    running: ProgramMap,
+    objects: ProgramMap,
+    /// True for a program that ran before.
+    names_at_use: bool,
+    calls: CallPrograms,
     loader: BpfProgram,
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
     task: TaskMembers,
     devices: DeviceProbes,
-    _maps: [ProgramMap; 2],
     scope: ProbeScope,
     /// Identities of the files with probes, for a process or for all.
     attached: HashSet<(Option<u32>, (u64, u64))>,
@@ -142,15 +145,6 @@ impl ProbeScope {
     }
 }
 
-/// Programs for the calls of a function.
-#[derive(Debug)]
-enum CallPrograms {
-    /// One for its begin and its return.
-    Session(BpfProgram),
-    /// One for its begin, and one for its return.
-    Pair(BpfProgram, BpfProgram),
-}
-
 /// Function that gets probes.
 #[derive(Clone, Copy, Debug)]
 enum Probed {
@@ -200,18 +194,6 @@ impl Probes {
         let interface = interface()?;
         let function =
             |program: Assembler| BpfProgram::load(ProgramKind::Function(interface.alone()), &program);
-        let mut calls = Vec::new();
-        for (index, site) in CALL_SITES.iter().enumerate() {
-            calls.push(match interface {
-                FunctionInterface::Sessions(is_return) => {
-                    let program = maps.session(index, site, is_return);
-                    CallPrograms::Session(BpfProgram::load(ProgramKind::Function(interface), &program)?)
-                }
-                _ => {
-                    CallPrograms::Pair(function(maps.enter(index, site))?, function(maps.leave(index, site))?)
-                }
-            });
-        }
         let loader = function(maps.loader())?;
         let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
         let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
@@ -237,13 +219,15 @@ impl Probes {
             urgent,
             traced,
             lost,
-            calls,
+            running,
+            objects,
+            names_at_use,
+            calls: CallPrograms::new(interface),
             loader,
             marks,
             tracepoints,
             task,
             devices,
-            _maps: [running, objects],
             scope: ProbeScope::All,
             attached: HashSet::new(),
             files: HashMap::new(),
@@ -341,6 +325,20 @@ impl Probes {
             return Ok(false);
         }
         self.check_room_for(found)?;
+        let maps = Maps {
+            ring: &self.ring,
+            urgent: &self.urgent,
+            traced: &self.traced,
+            running: &self.running,
+            objects: &self.objects,
+            lost: &self.lost,
+            names_at_use: self.names_at_use,
+        };
+        for probed in &found.probed {
+            if let Probed::Call(index, ..) = probed {
+                self.calls.load(*index, &maps)?;
+            }
+        }
         let places: Vec<FunctionPlace<'_>> =
             found.probed.iter().flat_map(|probed| self.places(*probed)).collect();
         let links = attach_to_functions(&found.file.path(), &places, scope)?;
@@ -384,16 +382,7 @@ impl Probes {
     fn places(&self, probed: Probed) -> Vec<FunctionPlace<'_>> {
         let place = |program, offset, at_return| FunctionPlace { program, offset, at_return };
         match probed {
-            Probed::Call(index, offset, site) => match &self.calls[index] {
-                // At the instruction for the return, the arguments are still in their registers, too.
-                CallPrograms::Session(session) => vec![place(session, offset + site.leave, false)],
-                CallPrograms::Pair(enter, _) if !CALL_SITES[index].call.has_return() => {
-                    vec![place(enter, offset + site.enter, false)]
-                }
-                CallPrograms::Pair(enter, leave) => {
-                    vec![place(enter, offset + site.enter, false), place(leave, offset + site.leave, true)]
-                }
-            },
+            Probed::Call(index, offset, site) => self.calls.places(index, offset, site),
             Probed::Loader(offset, site) => vec![place(&self.loader, offset + site.enter, false)],
             Probed::Mark(is_end, offset) => vec![place(&self.marks[usize::from(is_end)], offset, false)],
         }

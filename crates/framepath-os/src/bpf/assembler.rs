@@ -118,6 +118,11 @@ impl Assembler {
         self.push(0x07, to, Register::R0, 0, value)
     }
 
+    /// Adds `what` to `to`.
+    pub fn add_register(&mut self, to: Register, what: Register) -> &mut Assembler {
+        self.push(0x0f, to, what, 0, 0)
+    }
+
     /// Subtracts `what` from `from`.
     pub fn subtract(&mut self, from: Register, what: Register) -> &mut Assembler {
         self.push(0x1f, from, what, 0, 0)

@@ -1,38 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames in graphs of filters: of which inputs an output was made.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::rc::Rc;
 
-use super::{GRAPH_WAITING, Identification, MOST_PARENTS, MOST_PICTURES, Picture};
+use super::{GRAPH_WAITING, Identification, MOST_INPUTS, MOST_PARENTS, MOST_PICTURES, Picture};
 use crate::calls::NO_PTS;
+use crate::filter_graph::{Branch, FilterGraphs};
+use crate::link_counts::LinkCounts;
+use crate::names::ObjectNames;
 use crate::spans::{CallSpan, FrameCopy};
-
-/// Filters that make one picture from those of all their inputs: with each frame of the first input, the newest ones of the
-/// others (libavfilter's framesync).
-const JOINING: [&str; 22] = [
-    "overlay",
-    "hstack",
-    "vstack",
-    "xstack",
-    "blend",
-    "alphamerge",
-    "maskedmerge",
-    "mergeplanes",
-    "paletteuse",
-    "premultiply",
-    "unpremultiply",
-    "displace",
-    "lut2",
-    "psnr",
-    "ssim",
-    "libvmaf",
-    "xfade",
-    "mix",
-    "midequalizer",
-    "threshold",
-    "guided",
-    "identity",
-];
 
 /// Picture that was put into a graph.
 #[derive(Clone, Debug)]
@@ -46,32 +23,38 @@ pub(super) struct Passing {
     sinks: Vec<u64>,
 }
 
-/// Graph of filters, as far as its calls show it.
+/// Graphs of filters, as far as their calls show them.
 #[derive(Debug)]
-pub(super) struct SeenGraph {
-    /// Pictures that were put into it: the last [`GRAPH_WAITING`].
-    inside: VecDeque<Passing>,
-    /// Ends that have returned pictures.
-    ends: HashSet<u64>,
-    /// True if it makes one picture from those of its inputs.
-    joins: bool,
+pub(super) struct SeenGraphs<'a> {
+    graphs: FilterGraphs<'a>,
+    /// Inputs of each graph.
+    inside: HashMap<(i32, u64), HashMap<u64, SeenInput>>,
+    /// Branches to each end.
+    ends: HashMap<(i32, u64), Rc<[Branch]>>,
 }
 
-impl SeenGraph {
-    /// Makes a graph of these filters, `scale,overlay`.
-    fn of(filters: &str) -> SeenGraph {
-        let joins = filters.split(',').any(|filter| JOINING.contains(&filter));
-        SeenGraph { inside: VecDeque::new(), ends: HashSet::new(), joins }
+/// Input of a graph.
+#[derive(Debug)]
+struct SeenInput {
+    /// Time of its first picture.
+    start_pts: i64,
+    /// Pictures that were put there: the last [`GRAPH_WAITING`].
+    inside: VecDeque<Passing>,
+}
+
+impl SeenGraphs<'_> {
+    pub(super) fn new(names: &ObjectNames) -> SeenGraphs<'_> {
+        SeenGraphs { graphs: FilterGraphs::new(names), inside: HashMap::new(), ends: HashMap::new() }
+    }
+
+    /// Returns the branches to the end of a graph that `span` is about.
+    fn branches(&mut self, span: &CallSpan) -> Rc<[Branch]> {
+        let find = || self.graphs.branches(span.process, span.object).into();
+        self.ends.entry((span.process, span.object)).or_insert_with(find).clone()
     }
 }
 
 impl Identification<'_> {
-    /// Returns what is known of a graph.
-    fn graph_at(&mut self, key: (i32, u64)) -> &mut SeenGraph {
-        let filters = || self.names.of(key.0, key.1).map_or("", |named| &named.name);
-        self.graphs.entry(key).or_insert_with(|| SeenGraph::of(filters()))
-    }
-
     /// Notes that a picture is put into a graph.
     pub(super) fn filter(&mut self, index: usize, span: &CallSpan) {
         let bytes = (span.process, span.data);
@@ -92,10 +75,14 @@ impl Identification<'_> {
         }
         let passing = Passing { call: index, input: span.object, pts: span.pts, frames, sinks: Vec::new() };
         self.origins.insert(bytes, passing.clone());
-        let inside = &mut self.graph_at(graph).inside;
-        inside.push_back(passing);
-        if inside.len() > GRAPH_WAITING {
-            inside.pop_front();
+        let inputs = self.graphs.inside.entry(graph).or_default();
+        if inputs.len() < MOST_INPUTS || inputs.contains_key(&span.object) {
+            let input = || SeenInput { start_pts: span.pts, inside: VecDeque::new() };
+            let inside = &mut inputs.entry(span.object).or_insert_with(input).inside;
+            inside.push_back(passing);
+            if inside.len() > GRAPH_WAITING {
+                inside.pop_front();
+            }
         }
     }
 
@@ -113,10 +100,6 @@ impl Identification<'_> {
     pub(super) fn filtered(&mut self, index: usize, span: &CallSpan) {
         let graph = self.graph(span);
         let bytes = (span.process, span.data);
-        let ends = &mut self.graph_at(graph).ends;
-        if ends.len() < MOST_PICTURES {
-            ends.insert(span.object);
-        }
         let parents = self.parents(graph, span);
         if parents.is_empty() {
             self.found.ambiguous += 1;
@@ -128,8 +111,11 @@ impl Identification<'_> {
         // One frame may come by several inputs.
         let mut sends = HashSet::new();
         for passing in parents {
-            let inside = &mut self.graph_at(graph).inside;
-            if let Some(inside) = inside.iter_mut().find(|inside| inside.call == passing.call) {
+            let inputs = self.graphs.inside.get_mut(&graph);
+            let input = inputs.and_then(|inputs| inputs.get_mut(&passing.input));
+            let inside =
+                input.and_then(|input| input.inside.iter_mut().find(|inside| inside.call == passing.call));
+            if let Some(inside) = inside {
                 if inside.sinks.len() < MOST_PICTURES && !inside.sinks.contains(&span.object) {
                     inside.sinks.push(span.object);
                 }
@@ -160,51 +146,81 @@ impl Identification<'_> {
 
     /// Finds what a picture that an end of a graph returns was made of.
     fn parents(&mut self, graph: (i32, u64), span: &CallSpan) -> Vec<Passing> {
-        let origin = self.origins.get(&(span.process, span.data));
+        let branches = self.graphs.branches(span);
+        let origin = self.origins.get(&(span.process, span.data)).cloned();
         let origin = origin.filter(|origin| self.graph(&self.spans[origin.call]) == graph);
-        let Some(SeenGraph { inside, ends, joins }) = self.graphs.get(&graph) else { return Vec::new() };
-        let mut parents: Vec<Passing> = Vec::new();
-        if let Some(origin) = origin {
-            self.found.links.descent += 1;
-            parents.push(origin.clone());
-        } else {
-            let waiting: Vec<&Passing> =
-                inside.iter().filter(|passing| !passing.sinks.contains(&span.object)).collect();
-            let times: Vec<(i64, usize)> =
-                waiting.iter().enumerate().map(|(place, passing)| (passing.pts, place)).collect();
-            let mut fitting = times.iter().filter(|(pts, _)| *pts == span.pts && *pts != NO_PTS);
-            // Inputs that are joined have pictures of one time.
-            let by_time = fitting.next().filter(|_| *joins || fitting.next().is_none());
-            let found = match (by_time, &times[..]) {
-                (Some((_, place)), _) => {
-                    self.found.links.time += 1;
-                    Some(*place)
-                }
-                // Inputs that are joined may have other times than the output, and other rates.
-                (None, [(_, place)]) if !*joins => {
-                    self.found.links.order += 1;
-                    Some(*place)
-                }
-                _ => None,
+        let Some(inputs) = self.graphs.inside.get(&graph) else { return Vec::new() };
+        let links = &mut self.found.links;
+        let Some(origin) = origin else {
+            let is_joined = branches.len() > 1 && branches.iter().all(Branch::is_certain);
+            let parents: Vec<Passing> = match is_joined {
+                true => branches
+                    .iter()
+                    .filter_map(|branch| inputs.get(&branch.input)?.newest(branch, span))
+                    .collect(),
+                false => by_time_or_order(inputs, &branches, span, links).into_iter().collect(),
             };
-            parents.extend(found.map(|place| waiting[place].clone()));
-        }
-        // With several ends, an input may lead to another one alone.
-        let Some(first) = parents.first().filter(|_| *joins && ends.len() == 1).cloned() else {
+            links.time += if is_joined { parents.len() as u64 } else { 0 };
             return parents;
         };
-        let mut inputs: Vec<u64> = inside.iter().map(|passing| passing.input).collect();
-        inputs.sort_unstable();
-        inputs.dedup();
-        inputs.truncate(MOST_PARENTS);
-        for input in inputs.into_iter().filter(|input| *input != first.input) {
-            let of_input = inside.iter().filter(|passing| passing.input == input);
-            let before = of_input.filter(|passing| passing.pts <= first.pts);
-            if let Some(newest) = before.max_by_key(|passing| passing.pts) {
-                self.found.links.time += 1;
-                parents.push(newest.clone());
-            }
+        links.descent += 1;
+        let mut parents = vec![origin.clone()];
+        if let Some(first) = branches.iter().find(|branch| branch.input == origin.input) {
+            let joined = branches.iter().filter(|other| other.is_joined_with(first));
+            parents.extend(joined.filter_map(|other| {
+                let input = inputs.get(&other.input)?;
+                input.newest(other, span).or_else(|| input.newest_beside(other, first, origin.pts))
+            }));
         }
+        links.time += parents.len() as u64 - 1;
         parents
+    }
+}
+
+impl SeenInput {
+    /// Returns the newest picture of which the one in `span`, at the end of `branch`, can be made.
+    fn newest(&self, branch: &Branch, span: &CallSpan) -> Option<Passing> {
+        self.newest_until(branch, branch.newest(span.pts, branch.time(self.start_pts)?)?)
+    }
+
+    /// Returns the newest picture that is joined with one of branch `first` with the time `pts`.
+    fn newest_beside(&self, branch: &Branch, first: &Branch, pts: i64) -> Option<Passing> {
+        let start_ns = branch.time(self.start_pts)?;
+        self.newest_until(branch, branch.newest_beside(first, first.time(pts)?, start_ns)?)
+    }
+
+    fn newest_until(&self, branch: &Branch, limit_ns: i64) -> Option<Passing> {
+        let is_before = |passing: &&Passing| branch.time(passing.pts).is_some_and(|ns| ns <= limit_ns);
+        self.inside.iter().filter(is_before).max_by_key(|passing| passing.pts).cloned()
+    }
+}
+
+/// Finds the only picture that has the time of the one in `span`; if there is none, the only one that the end has not returned.
+fn by_time_or_order(
+    inputs: &HashMap<u64, SeenInput>,
+    branches: &[Branch],
+    span: &CallSpan,
+    links: &mut LinkCounts,
+) -> Option<Passing> {
+    let inside = inputs.values().flat_map(|input| &input.inside);
+    let waiting: Vec<&Passing> = inside.filter(|passing| !passing.sinks.contains(&span.object)).collect();
+    let is_now = |passing: &&&Passing| {
+        let branch = branches.iter().find(|branch| branch.input == passing.input);
+        branch.map_or(passing.pts == span.pts && span.pts != NO_PTS, |branch| {
+            let moment = branch.moment(span.pts);
+            branch.time(passing.pts).zip(moment).is_some_and(|(ns, moment)| moment.contains(&ns))
+        })
+    };
+    let mut fitting = waiting.iter().filter(is_now);
+    match (fitting.next(), fitting.next(), &waiting[..]) {
+        (Some(passing), None, _) => {
+            links.time += 1;
+            Some((*passing).clone())
+        }
+        (None, _, [passing]) => {
+            links.order += 1;
+            Some((*passing).clone())
+        }
+        _ => None,
     }
 }
