@@ -24,6 +24,8 @@ pub(crate) struct CallFindings {
     pub(crate) streams: Vec<StreamLedger>,
     /// Number of further streams, with fewer frames.
     pub(crate) more_streams: usize,
+    /// Number of single pictures that were decoded beside a stream.
+    pub(crate) single_pictures: u64,
     pub(crate) ambiguous: u64,
     /// Links between the calls of FFmpeg's frames.
     pub(crate) links: LinkCounts,

@@ -19,7 +19,7 @@ use crate::call_findings::{CallFindings, LateProbes};
 use crate::calls::CallEvent;
 use crate::device_calls::DeviceCall;
 use crate::device_frames::DeviceFrames;
-use crate::frame_ledger::{MOST_STREAMS, ledgers};
+use crate::frame_ledger::{MOST_STREAMS, leave_out_single, ledgers};
 use crate::identify::identify;
 use crate::library::{self, MappedFile};
 use crate::link_counts::LinkCounts;
@@ -421,19 +421,14 @@ impl CallLog {
         let (mut streams, mut ambiguous, unmatched) = if is_marked {
             (MarkedFrames::of(&self.marks).ledgers(&facts), 0, Vec::new())
         } else {
+            let (mut streams, mut unmatched, pad_links) = pad_ledgers(&facts, &buffer_copies(&self.calls));
             // In a pipeline, the calls of FFmpeg's libraries are parts of its elements.
-            let (pads, unmatched, pad_links) = pad_ledgers(&facts, &buffer_copies(&self.calls));
-            match pads.is_empty() {
-                true => {
-                    let found = identify(&spans, &frame_copies(&self.calls), &self.names);
-                    links = found.links;
-                    (ledgers(&found, &facts), found.ambiguous, found.unmatched)
-                }
-                false => {
-                    links = pad_links;
-                    (pads, 0, unmatched)
-                }
-            }
+            let pipelines = streams.iter().map(|stream| stream.process).collect();
+            let found = identify(&spans, &frame_copies(&self.calls), &self.names, &pipelines);
+            streams.extend(ledgers(&found, &facts));
+            unmatched.extend(found.unmatched);
+            links = pad_links + found.links;
+            (streams, found.ambiguous, unmatched)
         };
         let codecs = facts.codecs();
         // A program whose frames are known by its calls or marks is shown by these.
@@ -450,11 +445,13 @@ impl CallLog {
             streams.extend(found.ledgers(&facts));
             ambiguous += found.ambiguous;
         }
+        let single_pictures = leave_out_single(&mut streams);
         let more_streams = streams.len().saturating_sub(MOST_STREAMS);
         streams.truncate(MOST_STREAMS);
         CallFindings {
             level: Some(level),
             more_streams,
+            single_pictures,
             links,
             is_limited,
             codecs,
@@ -569,7 +566,7 @@ mod tests {
             calls.sort_by_key(|event| event.at_ns);
             let spans = spans(&calls);
             let timelines = timelines(&[], &[], &WaitObjects::default(), &[], u64::MAX);
-            let found = identify(&spans, &[], &names);
+            let found = identify(&spans, &[], &names, &HashSet::new());
             let facts = TraceFacts::new(&spans, &timelines, &names, &[]);
             let frames: u64 = ledgers(&found, &facts).iter().map(|ledger| ledger.frames).sum();
             assert!(frames <= calls.len() as u64);

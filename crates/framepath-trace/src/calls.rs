@@ -40,8 +40,9 @@ pub enum Call {
     PadPush,
     /// `gst_clock_id_wait(GstClockID, GstClockTimeDiff *)`: a sink waits for the time of a buffer.
     ClockWait,
-    /// `SDL_UpdateYUVTexture(SDL_Texture *, const SDL_Rect *, const Uint8 *, ...)` and its relatives: the picture goes into a
-    /// texture, which the next [`Call::Present`] of the thread shows.
+    /// `SDL_UpdateYUVTexture(SDL_Texture *, const SDL_Rect *, const Uint8 *, ...)` and its relatives, and
+    /// `zimg_filter_graph_process(const zimg_filter_graph *, const zimg_image_buffer_const *, ...)`: the picture goes into a texture
+    /// or other pixels, which the next [`Call::Present`] of the thread shows.
     Upload,
     /// A picture is given to the server of the display, or to the display itself: `XPutImage`, `SDL_RenderPresent`,
     /// `eglSwapBuffers` and others.
@@ -119,6 +120,8 @@ pub enum CallItem {
     Returned,
     /// A `GstVideoCodecFrame`; the address of its input buffer stands for that of its bytes.
     CodecFrame,
+    /// A `zimg_image_buffer_const`, whose first plane has the bytes; it has no time.
+    Planes,
     /// A number, or the address of the bytes itself; it has no time.
     Value,
 }
@@ -187,6 +190,7 @@ impl CallItem {
             CallItem::Packet => Some(24),
             CallItem::Frame | CallItem::FramePair => Some(0),
             CallItem::CodecFrame => Some(56),
+            CallItem::Planes => Some(8),
             CallItem::Buffer | CallItem::BufferList | CallItem::Returned => None,
             CallItem::Value | CallItem::None => None,
         }
@@ -199,7 +203,7 @@ impl CallItem {
             CallItem::Frame | CallItem::FramePair => Some(136),
             CallItem::Buffer | CallItem::BufferList | CallItem::Returned => Some(72),
             CallItem::CodecFrame => Some(32),
-            CallItem::Value | CallItem::None => None,
+            CallItem::Planes | CallItem::Value | CallItem::None => None,
         }
     }
 }
@@ -238,7 +242,7 @@ const fn request(symbol: &'static str) -> CallSite {
 }
 
 /// All observed functions.
-pub const CALL_SITES: [CallSite; 44] = [
+pub const CALL_SITES: [CallSite; 45] = [
     site(Call::OpenCodec, "libavcodec", "avcodec_open2", CallItem::None, Phase::Leave),
     site(Call::OpenInput, "libavformat", "avformat_find_stream_info", CallItem::None, Phase::Leave),
     site(Call::OpenOutput, "libavformat", "avformat_write_header", CallItem::None, Phase::Leave),
@@ -276,6 +280,8 @@ pub const CALL_SITES: [CallSite; 44] = [
     upload("libSDL", "SDL_UpdateYUVTexture"),
     upload("libSDL", "SDL_UpdateNVTexture"),
     upload("libSDL", "SDL_UpdateTexture"),
+    // mpv turns each picture into pixels of the window on the thread that then shows them.
+    site(Call::Upload, "libzimg", "zimg_filter_graph_process", CallItem::Planes, Phase::Enter),
     present("libSDL", "SDL_RenderPresent", 0),
     present("libSDL", "SDL_UpdateWindowSurface", 0),
     present("libX11.so", "XPutImage", 1),

@@ -141,6 +141,25 @@ pub(crate) fn ledgers(found: &Identified, facts: &TraceFacts<'_>) -> Vec<StreamL
     ledgers
 }
 
+/// Most pictures of a stream that counts as single pictures.
+const MOST_SINGLE: u64 = 2;
+
+/// Takes single pictures that were decoded beside a stream of the same process out of `streams`: icons and covers. Returns their number.
+pub(crate) fn leave_out_single(streams: &mut Vec<StreamLedger>) -> u64 {
+    let mut most: HashMap<i32, u64> = HashMap::new();
+    for stream in &*streams {
+        let most = most.entry(stream.process).or_default();
+        *most = stream.frames.max(*most);
+    }
+    let is_single = |stream: &StreamLedger| {
+        let is_at_end = stream.stages.last().is_some_and(|stage| stage.starts_with(STAGES[1]));
+        is_at_end && stream.frames <= MOST_SINGLE && 10 * stream.frames <= most[&stream.process]
+    };
+    let single = streams.iter().filter(|stream| is_single(stream)).map(|stream| stream.frames).sum();
+    streams.retain(|stream| !is_single(stream));
+    single
+}
+
 /// Completes a ledger that has all its frames: turns the sums of waits into means per frame, and takes the copies
 /// out of the time on CPUs.
 pub(crate) fn complete(ledger: &mut StreamLedger, facts: &TraceFacts<'_>) {

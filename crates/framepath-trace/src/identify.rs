@@ -17,7 +17,7 @@
 
 mod filters;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use self::filters::{Passing, SeenGraphs};
 use crate::calls::{Call, NO_PTS};
@@ -55,9 +55,14 @@ const MOST_FRAMES: usize = 1 << 20;
 const MOST_PARENTS: usize = 16;
 const MOST_PICTURES: usize = 64;
 
-/// Finds the frames in `spans`, which are in the order of their begins.
+/// Finds the frames in `spans`, which are in the order of their begins, but for those of the processes in `without`.
 /// `copies` are the frames that were made from others, in the order of their times.
-pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectNames) -> Identified {
+pub(crate) fn identify(
+    spans: &[CallSpan],
+    copies: &[FrameCopy],
+    names: &ObjectNames,
+    without: &HashSet<i32>,
+) -> Identified {
     let mut state = Identification {
         spans,
         names,
@@ -77,7 +82,7 @@ pub(crate) fn identify(spans: &[CallSpan], copies: &[FrameCopy], names: &ObjectN
     };
     // A call's item is known at its begin, or only at its end.
     let mut moments: Vec<(u64, usize)> = Vec::with_capacity(spans.len());
-    for (index, span) in spans.iter().enumerate() {
+    for (index, span) in spans.iter().enumerate().filter(|(_, span)| !without.contains(&span.process)) {
         let at_begin =
             matches!(span.call, Call::SendPacket | Call::FilterInput | Call::SendFrame | Call::WritePacket)
                 || matches!(span.call, Call::Upload | Call::Present);

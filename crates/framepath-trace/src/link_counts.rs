@@ -14,6 +14,18 @@ pub struct LinkCounts {
     pub order: u64,
 }
 
+impl std::ops::Add for LinkCounts {
+    type Output = LinkCounts;
+
+    fn add(self, other: LinkCounts) -> LinkCounts {
+        LinkCounts {
+            descent: self.descent + other.descent,
+            time: self.time + other.time,
+            order: self.order + other.order,
+        }
+    }
+}
+
 impl LinkCounts {
     /// Returns the sentence of the report; `None` if all links are by descent.
     pub(crate) fn note(self) -> Option<String> {

@@ -101,6 +101,9 @@ pub struct TraceReport {
     /// Number of further streams, with fewer frames, whose ledgers are not kept.
     #[serde(skip)]
     pub more_streams: usize,
+    /// Number of single pictures, as icons and covers, that were decoded beside a stream: their ledgers are not kept.
+    #[serde(skip)]
+    pub single_pictures: u64,
     /// Links between the calls of FFmpeg's libraries that had one frame, by the rule that made them.
     pub links: LinkCounts,
     /// True if the recording was [limited](crate::Recording::within) to some stages.
@@ -151,6 +154,7 @@ impl TraceReport {
             calls,
             is_limited,
             more_streams,
+            single_pictures,
             links,
             unprobed,
             late,
@@ -185,6 +189,7 @@ impl TraceReport {
             probes,
             streams,
             more_streams,
+            single_pictures,
             links,
             is_limited,
             unmatched,
@@ -270,6 +275,9 @@ impl TraceReport {
         }
         notes.extend(left_out::note(&self.left_out));
         notes.extend(self.links.note());
+        if self.single_pictures > 0 {
+            notes.push(format!("single pictures (icons, covers), not shown: {}", self.single_pictures));
+        }
         if self.more_streams > 0 {
             notes.push(format!("{} more streams, with fewer frames, are not shown", self.more_streams));
         }
