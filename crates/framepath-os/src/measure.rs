@@ -25,10 +25,11 @@ pub(crate) mod meter {
     pub(crate) fn count_once(_: usize) {}
 }
 #[cfg(not(loom))]
+pub mod mapping_watch;
+#[cfg(not(loom))]
 mod perf_ring;
 #[cfg(not(loom))]
 pub mod pmu;
-#[cfg(not(loom))]
 pub mod process_events;
 #[cfg(not(loom))]
 pub mod switches;

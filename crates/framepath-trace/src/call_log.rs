@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use framepath_model::shown::shown;
 use framepath_os::measure::process_events::{ThreadEvent, ThreadEventKind};
@@ -198,19 +198,9 @@ impl CallLog {
         }
     }
 
-    /// Returns true if [`CallLog::wait`] must be called all the time.
-    pub(crate) fn has_urgent_events(&self) -> bool {
+    /// Returns true if [`CallLog::attach`] must be called soon after each mapping.
+    pub(crate) fn has_probes(&self) -> bool {
         matches!(self.source, Source::Probes(_))
-    }
-
-    /// Waits for an urgent event, at most for `limit`. Returns true if processes have mapped files: their mappings are to be given
-    /// to [`CallLog::attach`].
-    pub(crate) fn wait(&mut self, limit: Duration) -> bool {
-        let Source::Probes(probes) = &mut self.source else { return false };
-        if !probes.wait(limit) {
-            return false;
-        }
-        probes.urgent().contains(&ProbeEvent::Loaded)
     }
 
     /// Attaches probes to files that processes have mapped and that have none yet.
@@ -330,7 +320,6 @@ impl CallLog {
             ProbeEvent::Woken { thread, by, at_ns, is_thaw } => {
                 keep(wake_ups, WakeUp { at_ns, thread, by, is_thaw }, dropped);
             }
-            ProbeEvent::Loaded => {}
         });
     }
 

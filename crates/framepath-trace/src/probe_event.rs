@@ -6,7 +6,7 @@ use crate::device_calls::DeviceCall;
 use crate::mark::{Mark, stage_name};
 use crate::probe_programs::{
     ELEMENT_BYTES, FILTER_LINK, FILTER_OPTION, LEAVE, NAME_BYTES, NAMED, PAD_LINKS, PAD_NEXT, PLACE_SHIFT,
-    TAG_EXECUTED, TAG_LOADED, TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
+    TAG_MARKED, TAG_MARKED_END, TAG_WOKEN,
 };
 use crate::switch_program::FROZEN;
 use crate::wait_object::POLLED;
@@ -47,8 +47,6 @@ pub(crate) enum ProbeEvent {
         /// True if the freezer had stopped it, and its wait would have been over.
         is_thaw: bool,
     },
-    /// A traced process has executed a program, or has loaded or unloaded libraries: it has mapped files.
-    Loaded,
 }
 
 /// Switch of a CPU away from a thread.
@@ -116,7 +114,6 @@ pub(crate) fn parse(words: &[u64; 8]) -> Option<ProbeEvent> {
             let is_thaw = data & FROZEN != 0;
             ProbeEvent::Woken { thread: object as i32, by: thread, at_ns, is_thaw }
         }
-        TAG_EXECUTED | TAG_LOADED => ProbeEvent::Loaded,
         TAG_MARKED | TAG_MARKED_END => {
             let stage = (tag == TAG_MARKED).then(|| stage_name(&name::<NAME_BYTES>(words)));
             ProbeEvent::Marked(Mark { at_ns, process, thread, frame: object, stage })

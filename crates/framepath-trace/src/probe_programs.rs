@@ -20,8 +20,6 @@ pub(crate) const ELEMENT_BYTES: usize = 32;
 
 /// Flag of `bpf_ringbuf_output`: this process is not woken up, because it looks at the ring anyway.
 pub(crate) const NO_WAKEUP: i32 = 1;
-/// Flags of `bpf_ringbuf_output`: this process is woken up if it has read all records before.
-const WAKEUP: i32 = 0;
 
 // Record: eight words below the end of the stack.
 const RECORD: i16 = -64;
@@ -43,8 +41,6 @@ const LINK_BYTES: i32 = TIME_BASES[1] + 8;
 /// Tags of the records that are no calls. Calls have the index of their site, and the phase in bit 8.
 pub(crate) const TAG_SWITCHED: i32 = 0x1000;
 pub(crate) const TAG_WOKEN: i32 = 0x1001;
-pub(crate) const TAG_EXECUTED: i32 = 0x1003;
-pub(crate) const TAG_LOADED: i32 = 0x1004;
 pub(crate) const TAG_MARKED: i32 = 0x1005;
 pub(crate) const TAG_MARKED_END: i32 = 0x1006;
 pub(crate) const TAG_QUEUED: i32 = 0x1007;
@@ -88,7 +84,6 @@ pub(crate) mod registers {
 /// Maps that the programs use.
 pub(crate) struct Maps<'a> {
     pub(crate) ring: &'a Ring,
-    pub(crate) urgent: &'a Ring,
     pub(crate) traced: &'a ProgramMap,
     pub(crate) running: &'a ProgramMap,
     pub(crate) objects: &'a ProgramMap,
@@ -162,7 +157,7 @@ impl Maps<'_> {
         if site.read_at == Phase::Enter {
             read_item(program, site.item);
         }
-        self.send(program, self.ring, NO_WAKEUP);
+        self.send(program);
         self.announce(program, index as i32, site.call);
     }
 
@@ -196,7 +191,7 @@ impl Maps<'_> {
             Facts::Pad => self.send_pad(program, index),
             Facts::Name(offset) => {
                 read_name(program, index, offset);
-                self.send(program, self.ring, NO_WAKEUP);
+                self.send(program);
             }
             Facts::Graph => {
                 // The AVFilterGraph of an AVFilterContext.
@@ -225,14 +220,14 @@ impl Maps<'_> {
         program.jump_if(R9, Condition::NotEqual, 0, &linked).map(R1, self.objects.as_fd());
         address(program, R2, KEY);
         program.call(Helper::MapDelete).place(linked);
-        self.send(program, self.ring, NO_WAKEUP);
+        self.send(program);
         for place in [PAD_PARENT, PAD_NEXT] {
             program.store_value(R10, TAG, index | NAMED | place << PLACE_SHIFT);
             program.copy(R9, R8).add(R9, 32);
             read_user(program, SCRATCH, 8);
             program.load(R9, R10, SCRATCH);
             read_text(program, FIELDS[1], ELEMENT_BYTES as i32);
-            self.send(program, self.ring, NO_WAKEUP);
+            self.send(program);
             program.load(R8, R10, STASH);
         }
     }
@@ -289,7 +284,7 @@ impl Maps<'_> {
         if is_item_read {
             read_item(program, site.item);
         }
-        self.send(program, self.ring, NO_WAKEUP);
+        self.send(program);
         if is_opening {
             // The object is that of the outer call.
             program.jump_if(R9, Condition::NotEqual, 0, end);
@@ -302,7 +297,7 @@ impl Maps<'_> {
                     _ => OUTPUT,
                 };
                 read_name(program, index as i32, offset);
-                self.send(program, self.ring, NO_WAKEUP);
+                self.send(program);
             }
             Call::OpenGraph => self.send_filters(program, index as i32, end),
             _ => {}
@@ -329,7 +324,7 @@ impl Maps<'_> {
                 program.load(R9, R10, SCRATCH);
             }
             read_text(program, FIELDS[2], NAME_BYTES as i32);
-            self.send(program, self.ring, NO_WAKEUP);
+            self.send(program);
             self.send_set_pts(program, index, place);
             self.send_filter_outputs(program, index, place);
         }
@@ -394,22 +389,6 @@ impl Maps<'_> {
         program.set(R3, RECORD_BYTES).set(R4, NO_WAKEUP).call(Helper::RingOutput);
     }
 
-    /// Program at the function that the loader calls for debuggers, when it has mapped libraries.
-    pub(crate) fn loader(&self) -> Assembler {
-        self.news(TAG_LOADED)
-    }
-
-    /// Program that wakes up this process if a traced process gets to it.
-    fn news(&self, tag: i32) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        begin(&mut program, tag);
-        self.unless_traced(&mut program, &end);
-        self.send(&mut program, self.urgent, WAKEUP);
-        program.place(end).exit(0);
-        program
-    }
-
     /// Program at a static probe of framepath_frame.h, `frame` or, with `is_end`, `frame_end`.
     pub(crate) fn mark(&self, is_end: bool) -> Assembler {
         let mut program = Assembler::new();
@@ -422,7 +401,7 @@ impl Maps<'_> {
             program.load(R9, R6, registers::ARGUMENTS[1]);
             read_text(&mut program, FIELDS[2], NAME_BYTES as i32);
         }
-        self.send(&mut program, self.ring, NO_WAKEUP);
+        self.send(&mut program);
         program.place(end).exit(0);
         program
     }
@@ -439,7 +418,7 @@ impl Maps<'_> {
         program.store(R10, FIELDS[0], R8);
         read_kernel(&mut program, R8, R9, state);
         program.store(R10, FIELDS[1], R8);
-        self.send(&mut program, self.ring, NO_WAKEUP);
+        self.send(&mut program);
         program.place(end).exit(0);
         program
     }
@@ -468,11 +447,6 @@ impl Maps<'_> {
         program
     }
 
-    /// Program behind exec, before the program's first instruction.
-    pub(crate) fn exec(&self) -> Assembler {
-        self.news(TAG_EXECUTED)
-    }
-
     /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number in R8 and at KEY.
     pub(crate) fn unless_traced(&self, program: &mut Assembler, end: &Label) {
         program.copy(R8, R7).shift_right(R8, 32);
@@ -480,11 +454,9 @@ impl Maps<'_> {
     }
 
     /// Sends the record; counts it if there is no room.
-    fn send(&self, program: &mut Assembler, ring: &Ring, flags: i32) {
+    fn send(&self, program: &mut Assembler) {
         let sent = program.label();
-        program.map(R1, ring.as_fd());
-        address(program, R2, RECORD);
-        program.set(R3, RECORD_BYTES).set(R4, flags).call(Helper::RingOutput);
+        self.send_uncounted(program);
         program.jump_if(R0, Condition::Equal, 0, &sent);
         self.count_lost(program, &sent);
         program.place(sent);

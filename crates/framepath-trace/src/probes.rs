@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
@@ -71,16 +71,10 @@ const EARLY: [&str; 7] = [
     "libgstvideo-1.0",
 ];
 
-/// Size of the ring of urgent events, bytes.
-const URGENT_BYTES: usize = 256 << 10;
-
 /// Probes of all traced processes. They end when the value is dropped.
 #[derive(Debug)]
 pub(crate) struct Probes {
-    /// Events that can wait until this process looks at them.
     ring: Ring,
-    /// Events for which this process is woken up.
-    urgent: Ring,
     traced: ProgramMap,
     lost: ProgramMap,
     running: ProgramMap,
@@ -88,7 +82,6 @@ pub(crate) struct Probes {
     /// True for a program that ran before.
     names_at_use: bool,
     calls: CallPrograms,
-    loader: BpfProgram,
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
     tracepoints: Vec<Link>,
@@ -150,8 +143,6 @@ impl ProbeScope {
 enum Probed {
     /// Function of [`CALL_SITES`], by its index.
     Call(usize, u64, ProbeSite),
-    /// Function that the loader calls when it has changed the list of libraries.
-    Loader(u64, ProbeSite),
     /// Static probe `frame`, or `frame_end` if it is true.
     Mark(bool, u64),
 }
@@ -176,7 +167,7 @@ impl Probes {
         if namespace.as_os_str() != FIRST_PID_NAMESPACE {
             return Err(io::Error::other("this process is in a pid namespace of its own (a container)"));
         }
-        let (ring, urgent) = (Ring::new(RING_BYTES)?, Ring::new(URGENT_BYTES)?);
+        let ring = Ring::new(RING_BYTES)?;
         let traced = ProgramMap::new(1, PROCESSES)?;
         let running = ProgramMap::new(2, CALLS)?;
         let objects = ProgramMap::new(1, OBJECTS)?;
@@ -184,7 +175,6 @@ impl Probes {
         lost.set(0, &[0])?;
         let maps = Maps {
             ring: &ring,
-            urgent: &urgent,
             traced: &traced,
             running: &running,
             objects: &objects,
@@ -194,7 +184,6 @@ impl Probes {
         let interface = interface()?;
         let function =
             |program: Assembler| BpfProgram::load(ProgramKind::Function(interface.alone()), &program);
-        let loader = function(maps.loader())?;
         let marks = [function(maps.mark(false))?, function(maps.mark(true))?];
         let no_types = |error| io::Error::other(format!("{}: {error}", framepath_os::bpf::btf::KERNEL));
         let types = Btf::of_kernel().map_err(no_types)?;
@@ -207,7 +196,6 @@ impl Probes {
             ("sched_switch", maps.switch(&task)),
             ("sched_waking", maps.waking(ids, task.state)),
             ("sched_process_fork", maps.fork(ids)),
-            ("sched_process_exec", maps.exec()),
         ] {
             let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
@@ -216,14 +204,12 @@ impl Probes {
         devices.attach();
         Ok(Probes {
             ring,
-            urgent,
             traced,
             lost,
             running,
             objects,
             names_at_use,
             calls: CallPrograms::new(interface),
-            loader,
             marks,
             tracepoints,
             task,
@@ -249,7 +235,7 @@ impl Probes {
         self.traced.set(process.into(), &[1])
     }
 
-    /// Attaches probes to the libraries of FFmpeg and GStreamer that the loader finds, to its own, and to the file of
+    /// Attaches probes to the libraries of FFmpeg and GStreamer that the loader finds, and to the file of
     /// `program`, all of them before `process` has mapped them. `folders` is LD_LIBRARY_PATH of the program.
     ///
     /// # Errors
@@ -260,7 +246,7 @@ impl Probes {
         program: Option<&Path>,
         folders: Option<&OsStr>,
     ) -> io::Result<()> {
-        let is_wanted = |name: &str| is_loader(name) || EARLY.iter().any(|start| name.starts_with(start));
+        let is_wanted = |name: &str| EARLY.iter().any(|start| name.starts_with(start));
         let libraries = known_libraries(folders, is_wanted);
         for path in libraries.into_iter().chain(program.map(Path::to_owned)) {
             // The loader's cache may be older than the files.
@@ -317,9 +303,7 @@ impl Probes {
 
     /// Attaches the probes of a file for `process` or, as the scope says, for all.
     fn attach_found(&mut self, found: &Rc<ProbedFile>, process: u32) -> io::Result<bool> {
-        // A probe of a loader is hit only where libraries are loaded.
-        let is_loader = matches!(found.probed.first(), Some(Probed::Loader(..)));
-        let scope = Some(process).filter(|_| self.scope == ProbeScope::Process && !is_loader);
+        let scope = Some(process).filter(|_| self.scope == ProbeScope::Process);
         let key = (scope, found.file.identity());
         if found.probed.is_empty() || self.attached.contains(&key) {
             return Ok(false);
@@ -327,7 +311,6 @@ impl Probes {
         self.check_room_for(found)?;
         let maps = Maps {
             ring: &self.ring,
-            urgent: &self.urgent,
             traced: &self.traced,
             running: &self.running,
             objects: &self.objects,
@@ -383,7 +366,6 @@ impl Probes {
         let place = |program, offset, at_return| FunctionPlace { program, offset, at_return };
         match probed {
             Probed::Call(index, offset, site) => self.calls.places(index, offset, site),
-            Probed::Loader(offset, site) => vec![place(&self.loader, offset + site.enter, false)],
             Probed::Mark(is_end, offset) => vec![place(&self.marks[usize::from(is_end)], offset, false)],
         }
     }
@@ -436,19 +418,7 @@ impl Probes {
         self.skipped
     }
 
-    /// Waits for an urgent event, at most for `limit`.
-    pub(crate) fn wait(&self, limit: Duration) -> bool {
-        self.urgent.wait(limit)
-    }
-
-    /// Returns the urgent events since the last call: news of processes.
-    pub(crate) fn urgent(&mut self) -> Vec<ProbeEvent> {
-        let mut events = Vec::new();
-        self.urgent.drain(|words| events.extend(words.first_chunk().and_then(parse)));
-        events
-    }
-
-    /// Calls `take` with each other event since the last call.
+    /// Calls `take` with each event since the last call.
     pub(crate) fn drain(&mut self, mut take: impl FnMut(ProbeEvent)) {
         let ahead_ns = realtime_ahead_ns();
         let Probes { ring, task, .. } = self;
@@ -497,11 +467,6 @@ fn interface() -> io::Result<FunctionInterface> {
     }
 }
 
-/// True for the name of a loader of programs.
-fn is_loader(name: &str) -> bool {
-    name.starts_with("ld-linux") || name.starts_with("ld-musl")
-}
-
 /// True for the name of a program, or of a library that may have FFmpeg's libraries inside.
 fn has_libraries_inside(name: &str) -> bool {
     !name.contains(".so") || name.contains("ffmpeg")
@@ -511,7 +476,6 @@ fn has_libraries_inside(name: &str) -> bool {
 #[derive(Debug)]
 struct ProbedFile {
     file: RegularFile,
-    /// A loader's own function comes first.
     probed: Vec<Probed>,
     /// True for a program without a loader.
     is_static: bool,
@@ -519,13 +483,8 @@ struct ProbedFile {
 
 /// Finds the functions of `file` that get probes.
 fn probed(file: RegularFile, file_name: &str) -> ProbedFile {
-    const LOADER: &str = "_dl_debug_state";
     let of_file = |site: &CallSite| has_libraries_inside(file_name) || file_name.starts_with(site.library);
-    let mut names: Vec<&str> =
-        CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
-    if is_loader(file_name) {
-        names.push(LOADER);
-    }
+    let names: Vec<&str> = CALL_SITES.iter().filter(|site| of_file(site)).map(|site| site.symbol).collect();
     // A file that cannot be read has no functions to probe.
     let found = match names.is_empty() {
         true => FoundFunctions::default(),
@@ -540,14 +499,13 @@ fn probed(file: RegularFile, file_name: &str) -> ProbedFile {
         let (offset, site) = site(call.symbol, call.arguments())?;
         Some(Probed::Call(index, offset, site))
     });
-    let loader = site(LOADER, 0).map(|(offset, site)| Probed::Loader(offset, site));
     let marks = static_probes(&file, PROVIDER).unwrap_or_default().into_iter();
     let marks = marks.filter_map(|probe| match probe.name.as_str() {
         "frame" => Some(Probed::Mark(false, probe.offset)),
         "frame_end" => Some(Probed::Mark(true, probe.offset)),
         _ => None,
     });
-    let probed = loader.into_iter().chain(calls).chain(marks).collect();
+    let probed = calls.chain(marks).collect();
     ProbedFile { file, probed, is_static: found.is_static }
 }
 

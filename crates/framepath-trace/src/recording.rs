@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use framepath_os::measure::mapping_watch::MappingWatch;
 use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent, ThreadEventKind};
 use framepath_os::process::children::{self, ResourceUsage};
 use framepath_os::process::cpu_quota::CpuQuotas;
@@ -73,6 +74,8 @@ enum Target {
 #[derive(Debug)]
 pub(crate) struct EventLog {
     events: ProcessEvents,
+    /// Wake-up for the mappings that get probes, if the kernel gives one.
+    mappings: Option<MappingWatch>,
     pub(crate) times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
     waiting: Vec<ThreadEvent>,
@@ -143,7 +146,10 @@ impl Recording {
             let begun = calls.begin(child.pid().unsigned_abs(), program.as_deref(), folders.as_deref());
             begun.map_err(|error| TraceError::NoProbes { error })?;
         }
-        let log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
+        let mut log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
+        if calls.as_ref().is_some_and(CallLog::has_probes) {
+            log.mappings = MappingWatch::of_threads(&[child.pid()], true).ok();
+        }
         Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns(), no_bpf })
     }
 
@@ -186,7 +192,10 @@ impl Recording {
                 log => log.map_err(|error| no_bpf = Some(error.to_string())).ok(),
             },
         };
-        let log = EventLog::new(events, times, calls.is_some());
+        let mut log = EventLog::new(events, times, calls.is_some());
+        if calls.is_some() {
+            log.mappings = MappingWatch::of_threads(&numbers, false).ok();
+        }
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns, no_bpf })
     }
 
@@ -286,6 +295,7 @@ impl EventLog {
         let copies = CopyFunctions::new();
         EventLog {
             events,
+            mappings: None,
             times,
             waiting,
             mapped,
@@ -397,12 +407,13 @@ fn preloaded(command: &mut Command) -> io::Result<CallLog> {
 
 /// Waits a while, and reads the events. Returns true if the process has ended.
 pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut CallLog>) -> bool {
-    let has_ended = match calls {
-        Some(calls) if calls.has_urgent_events() => {
+    let has_ended = match (calls, log.mappings.is_some()) {
+        (Some(calls), true) => {
             let until_ns = now_ns() + LOOK.as_nanos() as u64;
             let mut has_ended = watch.has_ended();
             while !has_ended && now_ns() < until_ns {
-                if calls.wait(Duration::from_nanos(until_ns.saturating_sub(now_ns()))) {
+                let limit = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
+                if log.mappings.as_mut().is_some_and(|mappings| mappings.wait(limit)) {
                     log.read();
                     log.give_news(calls);
                     // A program that loads many libraries does not wake up this process for each one.
@@ -410,18 +421,18 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
                 }
                 has_ended = watch.has_ended();
             }
-            // A loader without a probe of its own does not tell of its libraries.
             log.give_news(calls);
             calls.read();
             has_ended
         }
-        Some(calls) => {
+        (Some(calls), false) => {
             let has_ended = watch.wait(LOOK);
+            log.read();
+            log.give_news(calls);
             calls.read();
-            log.forget_news();
             has_ended
         }
-        None => {
+        (None, _) => {
             log.forget_news();
             watch.wait(LOOK)
         }

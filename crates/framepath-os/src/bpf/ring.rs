@@ -7,9 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::param::page_size;
 
 use super::map::CreateMap;
@@ -71,14 +69,6 @@ impl Ring {
             return Err(error);
         };
         Ok(Ring { map, consumer, producer, data_bytes })
-    }
-
-    /// Waits until a program has asked for a look at the ring, at most for `limit`. Returns true if it has.
-    pub fn wait(&self, limit: Duration) -> bool {
-        let mut events = [PollFd::new(&self.map, PollFlags::IN)];
-        let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
-        // Fails only with EINTR, or for want of memory.
-        poll(&mut events, Some(&limit)).is_ok_and(|ready| ready > 0)
     }
 
     /// Calls `take` with the words of each finished record since the last call, in the order in which the programs

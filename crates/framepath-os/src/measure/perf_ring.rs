@@ -50,6 +50,16 @@ pub(super) fn open_event(attr: &mut perf::perf_event_attr, thread: i32, cpu: i32
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }
 
+/// Makes the kernel write the records of `event` to the ring of `to`, an event on the same CPU.
+///
+/// # Errors
+/// The system call failed.
+pub(super) fn share_ring(event: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
+    // SAFETY: two open perf events; the operation takes the second one's number.
+    let code = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), to.as_raw_fd()) };
+    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Mapped ring of an event. The mapping keeps the event, also after its descriptor is closed.
 #[derive(Debug)]
 pub(super) struct PerfRing {

@@ -8,16 +8,15 @@
 use std::ffi::OsString;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use perf_event_open_sys as sys;
+use perf_event_open_sys::bindings as perf;
 use rustix::param::page_size;
-use sys::bindings as perf;
 
-use super::perf_ring::{PerfRecord, PerfRing, attributes, open_event};
+use super::perf_ring::{PerfRecord, PerfRing, attributes, open_event, share_ring};
 use super::switches::SwitchRecord;
 use crate::process::affinity::online_cpus;
 
@@ -187,13 +186,6 @@ impl ProcessEvents {
             });
         }
     }
-}
-
-/// Makes the kernel write the records of `event` to the ring of `to`, an event on the same CPU.
-fn share_ring(event: &OwnedFd, to: &OwnedFd) -> io::Result<()> {
-    // SAFETY: two open perf events; the operation takes the second one's number.
-    let code = unsafe { sys::ioctls::SET_OUTPUT(event.as_raw_fd(), to.as_raw_fd()) };
-    if code < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Returns the event of a record; `None` for a record that says nothing about threads.
