@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-use crate::names::{FILTERS, Filter, ObjectNames};
+use crate::names::{FILTERS, FilterLink, GraphFilter, ObjectNames};
 use crate::pts_expression::PtsExpression;
 use crate::time_base::TimeBase;
 
@@ -33,6 +33,10 @@ const JOINING: [&str; 22] = [
     "guided",
     "identity",
 ];
+
+/// Those of them that make a picture whenever one of their inputs has a new one. The others make one for each picture of their
+/// first input.
+const JOINING_ANY: [&str; 4] = ["hstack", "vstack", "xstack", "mix"];
 
 /// Filters that drop pictures, repeat or make some, or change their times: what was the newest picture behind them is not known
 /// from the times in front of them. `fps` and `setpts` are known.
@@ -70,6 +74,15 @@ const MOST_STEPS: usize = 1024;
 /// Two times of one moment in two units, each rounded, differ by less than this, nanoseconds.
 const ROUNDING_NS: i64 = 1000;
 
+/// Times of an input's pictures so far, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InputTimes {
+    /// Time of the first one.
+    pub(crate) start_ns: i64,
+    /// Time of the last one and its duration: as long as from the one before.
+    pub(crate) end_ns: i64,
+}
+
 /// Way by which an end of a graph gets pictures from an input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Branch {
@@ -81,19 +94,26 @@ pub(crate) struct Branch {
     steps: Vec<(u64, Step)>,
 }
 
-/// What a filter does with the pictures of one of its inputs.
+/// Work of a filter on the pictures of one of its inputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     /// Each picture keeps its time.
     Keeps,
-    /// It joins each picture with those of its other inputs.
-    Joins,
+    /// It joins each picture with those of its other inputs, for each new picture of any of them or of the first one.
+    Joins { any: bool },
     /// There is a picture for each multiple of a unit (`fps`): the newest one that is nearer to it than to the next multiple.
     Slots(TimeBase),
     /// Times are moved or stretched (`setpts`), and then rounded to a unit.
     Moves(PtsExpression, TimeBase),
     /// The pictures are not known from their times, or each comes from one of several inputs.
     Unknown,
+}
+
+impl Step {
+    /// Returns true if times are the same behind it.
+    fn is_kept((_, step): &(u64, Step)) -> bool {
+        matches!(step, Step::Keeps | Step::Joins { .. })
+    }
 }
 
 impl Branch {
@@ -111,20 +131,20 @@ impl Branch {
     }
 
     /// Returns the time of the newest picture at the input of which a picture with time `pts` at the end can be made,
-    /// nanoseconds; `None` if it is not known. `start_ns` is the time of the first picture at the input.
-    pub(crate) fn newest(&self, pts: i64, start_ns: i64) -> Option<i64> {
+    /// nanoseconds; `None` if it is not known. `input` are the times of the pictures there.
+    pub(crate) fn newest(&self, pts: i64, input: InputTimes) -> Option<i64> {
         let [_, unit] = self.units?;
         // The end's unit can be coarser than the input's.
         let tolerance = unit.half_ns().saturating_sub(ROUNDING_NS).max(ROUNDING_NS);
-        self.back(unit.ns(pts)?.saturating_add(tolerance), &self.steps, start_ns)
+        self.back(unit.ns(pts)?.saturating_add(tolerance), &self.steps, input)
     }
 
     /// Returns the same as [`Branch::newest`] from the time `ns` of a picture of another branch, with which that of this one is
     /// joined; `None`, too, if one of them changes before that.
-    pub(crate) fn newest_beside(&self, other: &Branch, ns: i64, start_ns: i64) -> Option<i64> {
+    pub(crate) fn newest_beside(&self, other: &Branch, ns: i64, input: InputTimes) -> Option<i64> {
         let shared = self.shared(other);
-        let is_kept = other.steps[shared..].iter().all(|(_, step)| matches!(step, Step::Keeps | Step::Joins));
-        is_kept.then(|| self.back(ns.saturating_add(ROUNDING_NS), &self.steps[shared..], start_ns)).flatten()
+        let is_kept = other.steps[shared..].iter().all(Step::is_kept);
+        is_kept.then(|| self.back(ns.saturating_add(ROUNDING_NS), &self.steps[shared..], input)).flatten()
     }
 
     /// True if the pictures of this branch become one with those of another one.
@@ -133,12 +153,22 @@ impl Branch {
             return false;
         }
         let meeting = self.shared(other).checked_sub(1).map(|last| self.steps[last].1);
-        meeting == Some(Step::Joins)
+        matches!(meeting, Some(Step::Joins { .. }))
     }
 
-    /// True if each picture at the end has one of this branch's.
+    /// True if the pictures at the end have the times at which they were made of this branch's and the other one's.
+    pub(crate) fn keeps_times_behind(&self, other: &Branch) -> bool {
+        self.steps[..self.shared(other)].iter().all(Step::is_kept)
+    }
+
+    /// True if each picture at the end has one of this branch's, and its time says which one.
     pub(crate) fn is_certain(&self) -> bool {
-        self.steps.iter().all(|(_, step)| *step != Step::Unknown)
+        // Behind `fps`, the time of a picture lies around the one at which it was made of its inputs.
+        let is_around = |(_, step): &(u64, Step)| matches!(step, Step::Slots(_));
+        let fps = self.steps.iter().position(is_around).unwrap_or(self.steps.len());
+        let is_first_alone = |(_, step): &(u64, Step)| *step == Step::Joins { any: false };
+        let is_unknown = |(_, step): &(u64, Step)| *step == Step::Unknown;
+        !self.steps.iter().any(is_unknown) && !self.steps[fps..].iter().any(is_first_alone)
     }
 
     /// Returns the number of filters that both branches have, from the end on.
@@ -147,18 +177,22 @@ impl Branch {
     }
 
     /// Follows a time back through filters.
-    fn back(&self, ns: i64, steps: &[(u64, Step)], start_ns: i64) -> Option<i64> {
-        steps.iter().try_fold(ns, |ns, (_, step)| match step {
-            Step::Keeps | Step::Joins => Some(ns),
+    fn back(&self, ns: i64, steps: &[(u64, Step)], input: InputTimes) -> Option<i64> {
+        steps.iter().enumerate().try_fold(ns, |ns, (at, (_, step))| match step {
+            Step::Keeps | Step::Joins { .. } => Some(ns),
             Step::Slots(unit) => {
-                let slot = unit.ns(unit.last_before(ns))?;
+                // Behind its last picture, `fps` fills the slots up to the one that is the nearest to the end.
+                let is_first = steps[at + 1..].iter().all(|(_, step)| *step == Step::Keeps);
+                let end = unit.last_before(input.end_ns.saturating_add(unit.half_ns() + 1)).saturating_sub(1);
+                let slot = unit.last_before(ns).min(if is_first { end } else { i64::MAX });
+                let slot = unit.ns(slot)?;
                 Some(slot.saturating_add(unit.half_ns()).saturating_sub(ROUNDING_NS))
             }
             Step::Moves(expression, unit) => {
                 // What is stretched is cut to a multiple of the unit.
                 let cut = if expression.is_stretching() { 2 * unit.half_ns() } else { 0 };
                 let ns = ns.saturating_add(cut.saturating_sub(ROUNDING_NS).max(0));
-                Some(expression.before(ns, start_ns))
+                Some(expression.before(ns, input.start_ns))
             }
             Step::Unknown => None,
         })
@@ -168,9 +202,9 @@ impl Branch {
 /// Graphs of a recording.
 #[derive(Debug)]
 pub(crate) struct FilterGraphs<'a> {
-    filters: HashMap<(i32, u64), &'a Filter>,
-    /// Links to each filter: the filters from which they come, and their units.
-    inputs: HashMap<(i32, u64), Vec<(u64, Option<TimeBase>)>>,
+    filters: HashMap<(i32, u64), &'a GraphFilter>,
+    /// Links to each filter from other ones.
+    inputs: HashMap<(i32, u64), Vec<FilterLink>>,
 }
 
 impl FilterGraphs<'_> {
@@ -211,7 +245,7 @@ impl FilterGraphs<'_> {
                 ("setpts", Some(unit)) => {
                     PtsExpression::parse(&filter.option).map_or(Step::Unknown, |it| Step::Moves(it, unit))
                 }
-                (name, _) if JOINING.contains(&name) => Step::Joins,
+                (name, _) if JOINING.contains(&name) => Step::Joins { any: JOINING_ANY.contains(&name) },
                 (name, _)
                     if before.len() > 1 || ["fps", "setpts"].contains(&name) || CHANGING.contains(&name) =>
                 {
@@ -230,8 +264,11 @@ impl FilterGraphs<'_> {
 mod tests {
     use super::*;
 
-    /// Adds the filters of a graph: the address and name of each, and its inputs with the denominators of their units.
-    fn graph(filters: &[(u64, &str, &[(u64, u64)])]) -> ObjectNames {
+    /// Address and name of a filter, and its inputs with the denominators of their units.
+    type AddedFilter<'a> = (u64, &'a str, &'a [(u64, u64)]);
+
+    /// Adds the filters of a graph.
+    fn graph(filters: &[AddedFilter<'_>]) -> ObjectNames {
         let mut names = ObjectNames::default();
         for (place, (address, name, _)) in filters.iter().enumerate() {
             names.add_filter(1, *address, name, 99, place as u64);
@@ -243,6 +280,8 @@ mod tests {
         }
         names
     }
+
+    const ENDLESS: InputTimes = InputTimes { start_ns: 0, end_ns: i64::MAX };
 
     fn branches(names: &ObjectNames, end: u64) -> Vec<Branch> {
         FilterGraphs::new(names).branches(1, end)
@@ -268,7 +307,7 @@ mod tests {
         assert_eq!(inputs(&branches(&names, 6)), [1]);
         assert_eq!(branches(&names, 7), []);
         // 1.02 s at the end, and the tenth picture of 0.1 s.
-        assert_eq!(joined[0].newest(51, 0).map(|ns| ns / 100_000_000), Some(10));
+        assert_eq!(joined[0].newest(51, ENDLESS).map(|ns| ns / 100_000_000), Some(10));
         assert_eq!(joined[1].time(25), Some(1_000_000_000));
     }
 
@@ -295,17 +334,22 @@ mod tests {
         assert_eq!(inputs(&found), [2, 1]);
         let (fps, beside) = (&found[1], &found[0]);
         // At 0.1 s: pictures of 1/25 s below 0.15 s.
-        let newest = fps.newest(5, 0).unwrap();
+        let newest = fps.newest(5, ENDLESS).unwrap();
         assert!((120_000_000..150_000_000).contains(&newest), "{newest}");
         // Still at 0.16 s, the time of a picture of the other input.
-        assert_eq!(fps.newest_beside(beside, 160_000_000, 0), Some(newest));
+        assert_eq!(fps.newest_beside(beside, 160_000_000, ENDLESS), Some(newest));
+        // The input ends at 0.16 s, and fps fills two slots: at 0.1 s, the last of them is still there for the other input.
+        let ended = InputTimes { end_ns: 160_000_000, ..ENDLESS };
+        assert_eq!(fps.newest(50, ended), Some(newest));
     }
 
     #[test]
     fn a_moved_or_stretched_time_is_found_in_front_of_setpts() {
         let mut names =
             graph(&[(1, "buffer", &[]), (2, "setpts", &[(1, 1000)]), (3, "buffersink", &[(2, 1000)])]);
-        let newest = |names: &ObjectNames| branches(names, 3)[0].newest(500, 300_000_000);
+        let newest = |names: &ObjectNames| {
+            branches(names, 3)[0].newest(500, InputTimes { start_ns: 300_000_000, ..ENDLESS })
+        };
         assert_eq!(newest(&names), None);
         names.set_filter_option(1, 2, b"PTS-STARTPTS\0");
         assert_eq!(newest(&names).map(|ns| ns / 1_000_000), Some(800));
@@ -331,12 +375,12 @@ mod tests {
         ]);
         let chosen = branches(&names, 5);
         assert!(!chosen[0].is_joined_with(&chosen[1]) && !chosen[0].is_certain());
-        assert_eq!(chosen[0].newest(25, 0), None);
+        assert_eq!(chosen[0].newest(25, ENDLESS), None);
         // Behind the overlay, the times are others; in front of it, the first input's are the overlay's.
         let joined = branches(&names, 8);
-        assert_eq!(joined[0].newest(25, 0), None);
-        assert_eq!(joined[0].newest_beside(&joined[1], 1_000_000_000, 0), None);
-        assert_eq!(joined[1].newest_beside(&joined[0], 1_000_000_000, 0), None);
+        assert_eq!(joined[0].newest(25, ENDLESS), None);
+        assert_eq!(joined[0].newest_beside(&joined[1], 1_000_000_000, ENDLESS), None);
+        assert_eq!(joined[1].newest_beside(&joined[0], 1_000_000_000, ENDLESS), None);
     }
 
     /// A hostile program: filters that lead to themselves, and 2^32 ways.

@@ -67,17 +67,19 @@ pub(crate) struct Pad {
 
 /// Filter of FFmpeg, in a graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub(crate) struct GraphFilter {
     /// Address of its graph, and which of the graphs at this address it is.
     pub(crate) graph: u64,
     turn: u32,
     pub(crate) name: String,
     /// Its first option, if it is known: the expression of `setpts`.
     pub(crate) option: String,
-    /// Links from its outputs: the filters to which they lead, and the units of the times of their frames, `None` for one that is
-    /// not known.
-    pub(crate) outputs: Vec<(u64, Option<TimeBase>)>,
+    /// Links from its outputs to other filters.
+    pub(crate) outputs: Vec<FilterLink>,
 }
+
+/// Link between two filters: the address of the other one, and the unit of the times of its frames, `None` if it is not known.
+pub(crate) type FilterLink = (u64, Option<TimeBase>);
 
 /// Names of objects, by the process and the object's address.
 #[derive(Debug, Default)]
@@ -86,7 +88,7 @@ pub(crate) struct ObjectNames {
     /// Pads of GStreamer, as they were linked when the first buffer passed them.
     pads: HashMap<(i32, u64), Pad>,
     /// Filters, by the process and the filter's address.
-    filters: HashMap<(i32, u64), Filter>,
+    filters: HashMap<(i32, u64), GraphFilter>,
     /// Numbers of graphs that have been at each address.
     turns: HashMap<(i32, u64), u32>,
     /// Names of video devices, by their minor numbers.
@@ -162,7 +164,7 @@ impl ObjectNames {
         }
         let turn = self.turns.entry((process, graph)).or_default();
         *turn += u32::from(index == 0);
-        let filter = Filter { graph, turn: *turn, name: name.to_owned(), ..Filter::default() };
+        let filter = GraphFilter { graph, turn: *turn, name: name.to_owned(), ..GraphFilter::default() };
         self.filters.insert((process, address), filter);
         let named = self.objects.entry((process, graph)).or_insert_with(|| other(String::new()));
         if index == 0 {
@@ -195,8 +197,8 @@ impl ObjectNames {
     }
 
     /// Returns all filters, with the process and the address of each, but for those of graphs whose address another one has now.
-    pub(crate) fn filters(&self) -> impl Iterator<Item = ((i32, u64), &Filter)> {
-        let is_last = |((process, _), filter): &(&(i32, u64), &Filter)| {
+    pub(crate) fn filters(&self) -> impl Iterator<Item = ((i32, u64), &GraphFilter)> {
+        let is_last = |((process, _), filter): &(&(i32, u64), &GraphFilter)| {
             self.turns[&(*process, filter.graph)] == filter.turn
         };
         self.filters.iter().filter(is_last).map(|(key, filter)| (*key, filter))

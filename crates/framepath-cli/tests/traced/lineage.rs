@@ -19,12 +19,17 @@ pub(crate) const FRAMES: u32 = 100;
 /// Number of bits in a picture: columns of 16 pixels that are dark or bright.
 const BITS: usize = 12;
 
-/// Writes a clip whose pictures have their numbers, with `options` of the encoder.
+/// Writes a clip of 25 pictures per second that have their numbers, with `options` of the encoder.
 pub(crate) fn write_clip(path: &str, options: &[&str]) {
+    write_clip_of(path, "25", options);
+}
+
+/// Writes such a clip with another rate.
+pub(crate) fn write_clip_of(path: &str, rate: &str, options: &[&str]) {
+    let raw = ["-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray", "-s", "192x64", "-r", rate];
     let mut ffmpeg = Command::new("ffmpeg")
-        .args([
-            "-v", "error", "-y", "-f", "rawvideo", "-pix_fmt", "gray", "-s", "192x64", "-r", "25", "-i", "-",
-        ])
+        .args(raw)
+        .args(["-i", "-"])
         .args(["-c:v", "libx264", "-crf", "10", "-g", "25", "-pix_fmt", "yuv420p"])
         .args(options)
         .arg(path)
@@ -43,8 +48,18 @@ pub(crate) fn write_clip(path: &str, options: &[&str]) {
 
 /// Returns the numbers of gray pictures of this size, scaled or not: of the left one if several are side by side.
 pub(crate) fn numbers(bytes: &[u8], width: usize, height: usize, columns: usize) -> Vec<u32> {
+    numbers_at(bytes, [width, height], [0, height / 4], columns)
+}
+
+/// Returns the numbers that gray pictures have in `columns` pixels from the pixel `x`, `y` on.
+pub(crate) fn numbers_at(
+    bytes: &[u8],
+    [width, height]: [usize; 2],
+    [x, y]: [usize; 2],
+    columns: usize,
+) -> Vec<u32> {
     let number = |picture: &[u8]| {
-        let row = &picture[height / 4 * width..];
+        let row = &picture[y * width + x..];
         (0..BITS).map(|bit| u32::from(row[(2 * bit + 1) * columns / (2 * BITS)] >= 128) << bit).sum()
     };
     bytes.chunks_exact(width * height).map(number).collect()

@@ -8,6 +8,7 @@ mod ffmpeg;
 mod gst_lineage;
 mod gstreamer;
 mod harmless;
+mod joined;
 mod lineage;
 mod marks;
 mod windows;
@@ -26,6 +27,8 @@ framepath_testkit::tests! {
     ffmpeg::a_gate_checks_the_figures_of_a_trace,
     ffmpeg::a_part_of_the_way_begins_with_its_first_stage,
     ffmpeg::a_paced_output_and_a_slow_reader_are_told_apart,
+    joined::each_input_of_a_joined_picture_is_the_one_that_its_pixels_show,
+    joined::each_picture_of_a_muxer_has_its_way,
     lineage::each_output_has_the_input_that_its_pixels_show,
     gst_lineage::each_buffer_has_the_origin_that_its_pixels_show,
     gst_lineage::each_frame_of_a_file_has_its_origin,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{GRAPH_WAITING, Identification, MOST_INPUTS, MOST_PARENTS, MOST_PICTURES, Picture};
 use crate::calls::NO_PTS;
-use crate::filter_graph::{Branch, FilterGraphs};
+use crate::filter_graph::{Branch, FilterGraphs, InputTimes};
 use crate::link_counts::LinkCounts;
 use crate::names::ObjectNames;
 use crate::spans::{CallSpan, FrameCopy};
@@ -166,10 +166,18 @@ impl Identification<'_> {
         links.descent += 1;
         let mut parents = vec![origin.clone()];
         if let Some(first) = branches.iter().find(|branch| branch.input == origin.input) {
+            // Behind its end, the last picture of the first input is joined with later ones.
+            let is_over = inputs.get(&origin.input).is_some_and(|input| input.is_over(first, span));
             let joined = branches.iter().filter(|other| other.is_joined_with(first));
             parents.extend(joined.filter_map(|other| {
                 let input = inputs.get(&other.input)?;
-                input.newest(other, span).or_else(|| input.newest_beside(other, first, origin.pts))
+                let by_end = || input.newest(other, span);
+                let beside = || input.newest_beside(other, first, origin.pts);
+                if is_over || other.keeps_times_behind(first) {
+                    by_end().or_else(beside)
+                } else {
+                    beside().or_else(by_end)
+                }
             }));
         }
         links.time += parents.len() as u64 - 1;
@@ -180,13 +188,26 @@ impl Identification<'_> {
 impl SeenInput {
     /// Returns the newest picture of which the one in `span`, at the end of `branch`, can be made.
     fn newest(&self, branch: &Branch, span: &CallSpan) -> Option<Passing> {
-        self.newest_until(branch, branch.newest(span.pts, branch.time(self.start_pts)?)?)
+        self.newest_until(branch, branch.newest(span.pts, self.times(branch)?)?)
     }
 
     /// Returns the newest picture that is joined with one of branch `first` with the time `pts`.
     fn newest_beside(&self, branch: &Branch, first: &Branch, pts: i64) -> Option<Passing> {
-        let start_ns = branch.time(self.start_pts)?;
-        self.newest_until(branch, branch.newest_beside(first, first.time(pts)?, start_ns)?)
+        self.newest_until(branch, branch.newest_beside(first, first.time(pts)?, self.times(branch)?)?)
+    }
+
+    /// True if the picture in `span`, at the end of `branch`, comes behind the last one here.
+    fn is_over(&self, branch: &Branch, span: &CallSpan) -> bool {
+        let times = self.times(branch);
+        times.is_some_and(|times| branch.newest(span.pts, times).is_some_and(|ns| ns > times.end_ns))
+    }
+
+    fn times(&self, branch: &Branch) -> Option<InputTimes> {
+        let mut last = self.inside.iter().rev().filter_map(|passing| branch.time(passing.pts));
+        let (last_ns, before_ns) = (last.next()?, last.next());
+        let duration = before_ns.map_or(0, |before_ns| last_ns.saturating_sub(before_ns));
+        let end_ns = last_ns.saturating_add(duration);
+        Some(InputTimes { start_ns: branch.time(self.start_pts)?, end_ns })
     }
 
     fn newest_until(&self, branch: &Branch, limit_ns: i64) -> Option<Passing> {
