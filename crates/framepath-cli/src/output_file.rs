@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Output files of a command, whose names come from options.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use framepath_os::process::cancel::StoppableWriter;
 use framepath_os::process::standard_output;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, linkat, openat};
+use rustix::process::geteuid;
 
 use crate::terminal;
 
@@ -60,9 +62,9 @@ impl Temporary {
     }
 
     fn rename(mut self) -> io::Result<()> {
-        if let Ok(before) = fs::metadata(&self.target) {
-            // Copies the old file's permissions to the new file, which has permissions by the umask.
-            self.file.set_permissions(before.permissions())?;
+        if let Some(mode) = fs::symlink_metadata(&self.target).ok().and_then(|old| kept_mode(&old)) {
+            // The new file has permissions by the umask.
+            self.file.set_permissions(Permissions::from_mode(mode))?;
         }
         let path = match self.path.take() {
             Some(path) => path,
@@ -78,6 +80,15 @@ impl Temporary {
         self.renamed = true;
         Ok(())
     }
+}
+
+/// Returns the permissions that a new file takes from `old`, the file in its place: who may read and write it. `None` if `old` is
+/// no regular file of this process's user, because its permissions are then the choice of another user, or of no file. The
+/// bits for execution, set-user-ID, set-group-ID and sticky are never taken: they would make the output a program.
+fn kept_mode(old: &Metadata) -> Option<u32> {
+    const READ_AND_WRITE: u32 = 0o666;
+    let is_own = old.is_file() && old.uid() == geteuid().as_raw();
+    is_own.then_some(old.mode() & READ_AND_WRITE)
 }
 
 /// Creates a file without a name in the folder of `target`; `None` if the file system or /proc is missing what that needs, or the
@@ -195,9 +206,13 @@ fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::symlink;
 
     use super::*;
+
+    fn mode(file: &Path) -> u32 {
+        fs::symlink_metadata(file).unwrap().mode() & 0o7777
+    }
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -222,12 +237,39 @@ mod tests {
         fs::write(target.with_file_name(format!(".out.json.{}-0", std::process::id())), b"").unwrap();
         output().write(|to| to.write_all(b"second")).unwrap();
         assert_eq!(fs::read(&target).unwrap(), b"second");
-        assert_eq!(fs::metadata(&target).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(mode(&target), 0o640);
         assert_eq!(names(folder.path()).len(), 2);
         let failed = output().write(|_| Err(io::ErrorKind::Other.into()));
         assert!(failed.is_err() && fs::read(&target).unwrap() == b"second");
         drop(output());
         assert_eq!(names(folder.path()).len(), 2);
+    }
+
+    #[test]
+    fn an_output_takes_no_permissions_but_those_to_read_and_write_its_users_own_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        let write = |name: &str| {
+            let output = OutputFile::create(path(name).to_str().unwrap()).unwrap();
+            output.write(|to| to.write_all(b"new")).unwrap();
+            assert_eq!(fs::read(path(name)).unwrap(), b"new");
+            mode(&path(name))
+        };
+        let usual = write("usual");
+        for (old, new) in [(0o600, 0o600), (0o4777, 0o666), (0o7511, 0o400), (0o2640, 0o640)] {
+            fs::write(path("out"), "").unwrap();
+            fs::set_permissions(path("out"), Permissions::from_mode(old)).unwrap();
+            assert_eq!(write("out"), new, "{old:o}");
+            fs::remove_file(path("out")).unwrap();
+        }
+        // A link that is made after the output is replaced, and its file's permissions do not count.
+        fs::write(path("other"), "other").unwrap();
+        fs::set_permissions(path("other"), Permissions::from_mode(0o6777)).unwrap();
+        let output = OutputFile::create(path("late").to_str().unwrap()).unwrap();
+        symlink("other", path("late")).unwrap();
+        output.write(|to| to.write_all(b"new")).unwrap();
+        assert_eq!(mode(&path("late")), usual);
+        assert_eq!(fs::read(path("other")).unwrap(), b"other");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service and clients of several users. Only root can run these tests.
+//! A service and clients of several users, and outputs beside files of other users. Only root can run these tests.
 
+mod outputs;
 mod squatters;
 mod users;
 
@@ -10,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 framepath_testkit::tests! {
+    outputs::an_output_takes_no_permissions_from_another_users_file,
     users::a_service_accepts_only_its_own_user_and_allowed_users,
     squatters::a_socket_in_another_users_folder_is_an_error_and_changes_no_file,
     squatters::clients_refuse_a_service_of_another_user_unless_named,

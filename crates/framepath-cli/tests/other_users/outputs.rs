@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other users that own what is at the path of an output, in a folder in which every user may add files.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+
+use framepath_testkit::harness::{Tested, needs_root};
+use framepath_testkit::{CommandOutput, run};
+
+use crate::NOBODY;
+
+/// Makes a folder with the permissions of /tmp.
+fn public_folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o1777)).unwrap();
+    folder
+}
+
+/// Runs a path whose figures go to `output`.
+fn run_with_output(output: &Path) -> CommandOutput {
+    run(&["run", "--quiet", "--json", output.to_str().unwrap(), "test frames=2 size=16x16 ! null"])
+}
+
+pub fn an_output_takes_no_permissions_from_another_users_file() -> Tested {
+    needs_root()?;
+    let folder = public_folder();
+    let (usual, output) = (folder.path().join("usual"), folder.path().join("output"));
+    run_with_output(&usual).ended(0);
+    for mode in [0o4777, 0o6755, 0o666] {
+        fs::write(&output, "nobody's").unwrap();
+        chown(&output, Some(NOBODY), None).unwrap();
+        fs::set_permissions(&output, Permissions::from_mode(mode)).unwrap();
+        run_with_output(&output).ended(0);
+        let (made, usual) = (fs::metadata(&output).unwrap(), fs::metadata(&usual).unwrap());
+        assert_eq!((made.uid(), made.mode()), (0, usual.mode()), "{mode:o}");
+    }
+    Ok(())
+}
