@@ -19,7 +19,7 @@ fn public_folder() -> tempfile::TempDir {
 
 /// Runs a path whose figures go to `output`.
 fn run_with_output(output: &Path) -> CommandOutput {
-    run(&["run", "--quiet", "--json", output.to_str().unwrap(), "test frames=2 size=16x16 ! null"])
+    run(&["run", "--quiet", "--json", output.to_str().unwrap(), "test frames=2 size=64x48 ! null"])
 }
 
 pub fn an_output_takes_no_permissions_from_another_users_file() -> Tested {
