@@ -9,9 +9,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, fstat, fstatfs, openat, readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat, statat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Most symbolic links that are followed, as in path_resolution(7).
 const MOST_LINKS: usize = 40;
@@ -36,7 +37,7 @@ impl OutputPlace {
     /// Finds the place to which `path` leads, and what is there. Follows symbolic links.
     ///
     /// # Errors
-    /// A folder cannot be opened, `path` names no file.
+    /// A folder cannot be opened, `path` names no file, or a link may not be followed ([`check_owner`]).
     pub(super) fn find(path: &Path) -> io::Result<(OutputPlace, PlaceContent)> {
         let mut path = path.to_owned();
         let mut folder = None;
@@ -55,6 +56,7 @@ impl OutputPlace {
                     return Ok((place, PlaceContent::Descriptor));
                 }
                 FileType::Symlink => {
+                    place.check_owner(&entry)?;
                     let target = readlinkat(&found, "", Vec::new())?;
                     path = PathBuf::from(OsString::from_vec(target.into_bytes()));
                     folder = Some(place.folder);
@@ -87,6 +89,38 @@ impl OutputPlace {
         let open = statat(&self.folder, &self.name, AtFlags::empty())?;
         Ok(FileType::from_raw_mode(open.st_mode) != FileType::RegularFile)
     }
+
+    /// Checks that `entry`, a symbolic link at this place, may be used.
+    ///
+    /// # Errors
+    /// Another user may have put it there ([`is_strange`]).
+    pub(super) fn check_owner(&self, entry: &Stat) -> io::Result<()> {
+        let folder = fstat(&self.folder)?;
+        if !is_strange(&folder, entry, geteuid().as_raw()) {
+            return Ok(());
+        }
+        let (kind, user) = (if is_link(entry) { "symbolic link" } else { "FIFO" }, entry.st_uid);
+        let text = format!(
+            "the {kind} belongs to user {user}, in a folder where every user may create files; use another path"
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    }
+}
+
+fn is_link(entry: &Stat) -> bool {
+    FileType::from_raw_mode(entry.st_mode) == FileType::Symlink
+}
+
+/// Returns true if `entry` of `folder` may be a trap for `user`: the folder is sticky and every user may write it, and `entry`
+/// belongs neither to `user` nor to the folder's owner.
+///
+/// This is the rule of the kernel's settings `fs.protected_symlinks` and `fs.protected_fifos` (proc_sys_fs(5), and
+/// Documentation/admin-guide/sysctl/fs.rst of Linux). It holds here also where they are off. They would not be enough: the
+/// kernel sees no link that this program reads and follows, and no FIFO that is opened without O_CREAT.
+fn is_strange(folder: &Stat, entry: &Stat, user: u32) -> bool {
+    const STICKY_AND_OTHERS_WRITE: u32 = 0o1002;
+    let is_public = folder.st_mode & STICKY_AND_OTHERS_WRITE == STICKY_AND_OTHERS_WRITE;
+    is_public && entry.st_uid != user && entry.st_uid != folder.st_uid
 }
 
 #[cfg(test)]
@@ -131,5 +165,31 @@ mod tests {
         assert_eq!(error(&path("b/file/new")).kind(), io::ErrorKind::NotADirectory);
         assert_eq!(error(Path::new("/")).kind(), io::ErrorKind::IsADirectory);
         assert_eq!(error(Path::new("")).kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn links_and_pipes_of_strangers_are_known_by_the_folder() {
+        let (own, folders, other) = (1000, 7, 2000);
+        let of = |mode, uid| {
+            // The kernel's struct has fields that differ between architectures.
+            let mut stat = rustix::fs::stat("/").unwrap();
+            (stat.st_mode, stat.st_uid) = (mode, uid);
+            stat
+        };
+        for (mode, entry, expected) in [
+            (0o041777, other, true),
+            (0o041777, 0, true),
+            (0o041777, own, false),
+            (0o041777, folders, false),
+            (0o040777, other, false),
+            (0o041755, other, false),
+            (0o041775, other, false),
+        ] {
+            assert_eq!(
+                is_strange(&of(mode, folders), &of(0o120777, entry), own),
+                expected,
+                "{mode:o} {entry}"
+            );
+        }
     }
 }

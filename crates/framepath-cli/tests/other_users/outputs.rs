@@ -2,7 +2,7 @@
 //! Other users that own what is at the path of an output, in a folder in which every user may add files.
 
 use std::fs::{self, Permissions};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 
 use framepath_testkit::harness::{Tested, needs_root};
@@ -35,5 +35,27 @@ pub fn an_output_takes_no_permissions_from_another_users_file() -> Tested {
         let (made, usual) = (fs::metadata(&output).unwrap(), fs::metadata(&usual).unwrap());
         assert_eq!((made.uid(), made.mode()), (0, usual.mode()), "{mode:o}");
     }
+    Ok(())
+}
+
+/// Whatever the kernel's setting `fs.protected_symlinks` is.
+pub fn a_link_of_another_user_in_a_public_folder_is_not_followed() -> Tested {
+    needs_root()?;
+    let (folder, victims) = (public_folder(), tempfile::tempdir().unwrap());
+    let (victim, link) = (victims.path().join("victim"), folder.path().join("link"));
+    fs::write(&victim, "root's").unwrap();
+    for target in [victim.clone(), victims.path().join("new")] {
+        symlink(&target, &link).unwrap();
+        lchown(&link, Some(NOBODY), None).unwrap();
+        run_with_output(&link).ended(1).prints("the symbolic link belongs to user 65534");
+        assert_eq!(fs::read(&victim).unwrap(), b"root's");
+        assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
+        fs::remove_file(&link).unwrap();
+    }
+    // A link of the own user is followed, and stays.
+    symlink(&victim, &link).unwrap();
+    run_with_output(&link).ended(0);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(fs::read(&victim).unwrap().starts_with(b"{"));
     Ok(())
 }
