@@ -2,6 +2,7 @@
 //! Temporary file of an output, which gets its name when the output is whole.
 
 use std::fs::{self, File, Permissions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -12,7 +13,7 @@ use rustix::process::geteuid;
 use super::output_place::OutputPlace;
 
 /// Number of hidden names that are tried.
-const ATTEMPTS: usize = 1000;
+const ATTEMPTS: usize = 16;
 
 /// Mode of a new file, of which the umask takes some permissions.
 const NEW: Mode = Mode::from_raw_mode(0o666);
@@ -101,11 +102,13 @@ fn descriptor_path(file: &File) -> String {
     format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
-/// Calls `create` with hidden names until one is unused; returns its result and the name.
+/// Calls `create` with hidden names until one is unused; returns its result and the name. Another user of the folder cannot
+/// guess the names, and so cannot take them.
 fn with_hidden_name<T>(create: impl Fn(&str) -> io::Result<T>) -> io::Result<(T, String)> {
     let mut attempts = 1;
     loop {
-        let name = format!(".framepath-{}-{attempts}", std::process::id());
+        // The standard library has the keys of the hash from the kernel's random numbers.
+        let name = format!(".framepath-{:016x}", RandomState::new().build_hasher().finish());
         match create(&name) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempts < ATTEMPTS => {
                 attempts += 1
@@ -117,6 +120,8 @@ fn with_hidden_name<T>(create: impl Fn(&str) -> io::Result<T>) -> io::Result<(T,
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
     use std::io::Write;
     use std::path::Path;
 
@@ -168,5 +173,23 @@ mod tests {
             fs::remove_dir_all(path("moved")).unwrap();
             fs::remove_dir(path("other")).unwrap();
         }
+    }
+
+    #[test]
+    fn hidden_names_are_random_and_used_ones_are_left_out() {
+        let tried = RefCell::new(BTreeSet::new());
+        let taken = |most: usize| {
+            with_hidden_name(|name| {
+                tried.borrow_mut().insert(name.to_owned());
+                if tried.borrow().len() > most { Ok(()) } else { Err(io::ErrorKind::AlreadyExists.into()) }
+            })
+        };
+        let (_, name) = taken(3).unwrap();
+        assert_eq!(tried.take().len(), 4);
+        assert!(name.starts_with(".framepath-") && name.len() == ".framepath-".len() + 16, "{name}");
+        assert_eq!(taken(usize::MAX).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(tried.take().len(), ATTEMPTS);
+        let denied = with_hidden_name::<()>(|_| Err(io::ErrorKind::PermissionDenied.into()));
+        assert_eq!(denied.unwrap_err().kind(), io::ErrorKind::PermissionDenied);
     }
 }
