@@ -38,20 +38,18 @@ impl Target {
         let (place, content) = OutputPlace::find(Path::new(name))?;
         match content {
             PlaceContent::Replaceable => TemporaryOutput::create(place).map(Target::Temporary),
-            PlaceContent::Special | PlaceContent::Descriptor => {
-                // open(2) fails for a folder.
-                File::options().write(true).open(name).map(Target::Open)
-            }
+            PlaceContent::Special => place.open_special(false).map(Target::Open),
+            PlaceContent::Descriptor => place.open_special(true).map(Target::Open),
         }
     }
 }
 
 impl OutputFile {
     /// Creates the temporary file for the output `name`; opens `name` instead if it is a device or a
-    /// pipe. `-` is standard output.
+    /// pipe. `-` is standard output. The reader of a FIFO must come within about two seconds.
     ///
     /// # Errors
-    /// The file cannot be created or opened, for example because `name` is a folder.
+    /// The file cannot be created or opened, for example because `name` is a folder, or a FIFO that no program reads.
     pub(crate) fn create(name: &str) -> anyhow::Result<OutputFile> {
         let target = match name {
             "-" => Target::Stdout,

@@ -130,43 +130,74 @@ impl From<LevelName> for TraceLevel {
     }
 }
 
+/// Outputs of the options `--csv`, `--perfetto`, `--report` and `--json`; `None`: the option is absent.
+struct TraceOutputs {
+    csv: Option<OutputFile>,
+    perfetto: Option<OutputFile>,
+    page: Option<OutputFile>,
+    json: Option<OutputFile>,
+}
+
+impl TraceOutputs {
+    /// Creates the outputs that `arguments` name.
+    ///
+    /// # Errors
+    /// From [`OutputFile::create`]; a [`UsageError`] if more than one of them is standard output.
+    fn create(arguments: &TraceArgs) -> anyhow::Result<TraceOutputs> {
+        let file = |name: &Option<String>| OutputFile::option(name.as_deref());
+        let outputs = TraceOutputs {
+            csv: file(&arguments.csv)?,
+            perfetto: file(&arguments.perfetto)?,
+            page: file(&arguments.report)?,
+            json: file(&arguments.json)?,
+        };
+        match outputs.on_stdout() {
+            0 | 1 => Ok(outputs),
+            several => {
+                Err(usage(&format!("{several} outputs use standard output; write all but one to files")))
+            }
+        }
+    }
+
+    /// Returns the number of outputs that are standard output.
+    fn on_stdout(&self) -> usize {
+        let outputs = [&self.csv, &self.perfetto, &self.page, &self.json];
+        outputs.into_iter().flatten().filter(|output| output.is_stdout()).count()
+    }
+}
+
 impl TraceArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         if self.header {
             terminal::print(FRAME_HEADER.as_bytes())?;
             return Ok(ExitStatus::Done);
         }
+        match (self.pid, self.command.is_empty()) {
+            (Some(_), false) => return Err(usage("-p PID and a command exclude each other")),
+            (None, true) => {
+                return Err(usage("what to trace: `-- COMMAND`, or `-p PID` for a running process"));
+            }
+            _ => {}
+        }
+        // Before the signals are kept and the probes are attached: this can wait, or fail.
+        let outputs = TraceOutputs::create(&self)?;
+        let has_data = self.pid.is_none() || outputs.on_stdout() > 0;
         let mut kept = None;
-        let recording = match (self.pid, self.command.split_first()) {
-            (Some(pid), None) => {
+        let recording = match self.pid {
+            Some(pid) => {
                 // Before the probes: a signal that kills while they are attached could leave some.
                 signal::install().context("installing the handler of Ctrl-C")?;
                 Recording::of_process(pid, self.level.map(Into::into))?
             }
-            (None, Some((program, arguments))) => {
-                let mut command = process::Command::new(program);
-                command.args(arguments);
+            None => {
+                let mut command = process::Command::new(&self.command[0]);
+                command.args(&self.command[1..]);
                 kept = Some(KeptSignals::open().context("passing signals on to the command")?);
                 kept.iter().for_each(|kept| kept.prepare(&mut command));
                 Recording::of_command(command, self.level.map(Into::into))?
             }
-            (Some(_), Some(_)) => return Err(usage("-p PID and a command exclude each other")),
-            (None, None) => {
-                return Err(usage("what to trace: `-- COMMAND`, or `-p PID` for a running process"));
-            }
         };
         let recording = recording.within(StageLimits { from: self.from, to: self.to });
-        let file = |name: &Option<String>| OutputFile::option(name.as_deref());
-        let (csv, perfetto, page, json) =
-            (file(&self.csv)?, file(&self.perfetto)?, file(&self.report)?, file(&self.json)?);
-        let on_stdout =
-            [&csv, &perfetto, &page, &json].into_iter().flatten().filter(|file| file.is_stdout()).count();
-        if on_stdout > 1 {
-            return Err(usage(&format!(
-                "{on_stdout} outputs use standard output; write all but one to files"
-            )));
-        }
-        let has_data = self.pid.is_none() || on_stdout > 0;
         let limit = self.seconds.map(|seconds| Duration::from_secs(seconds.into()));
         let recorded = recording.record(limit, kept.as_ref())?;
         // From here on, Ctrl-C ends this program.
@@ -178,6 +209,7 @@ impl TraceArgs {
         if !self.quiet {
             TextTarget::beside_data(has_data).print(&text)?;
         }
+        let TraceOutputs { csv, perfetto, page, json } = outputs;
         let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
         if let Some(csv) = csv {
             csv.write(|to| export::csv::write_all(&named, to))?;

@@ -3,19 +3,28 @@
 //! until the output has its name.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
+use framepath_os::process::{cancel, signal};
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fstat, fstatfs, openat, readlinkat, statat,
+    AtFlags, CWD, FileType, Mode, OFlags, PROC_SUPER_MAGIC, Stat, fcntl_getfl, fcntl_setfl, fstat, fstatfs,
+    openat, readlinkat, statat,
 };
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// Most symbolic links that are followed, as in path_resolution(7).
 const MOST_LINKS: usize = 40;
+
+/// Time that the reader of a FIFO gets to open it, and the time between two attempts.
+const READER_WAIT: Duration = Duration::from_secs(2);
+const READER_LOOK: Duration = Duration::from_millis(10);
 
 /// Folder and name of an output, behind all symbolic links.
 pub(super) struct OutputPlace {
@@ -86,11 +95,58 @@ impl OutputPlace {
         if fstatfs(&self.folder)?.f_type != PROC_SUPER_MAGIC {
             return Ok(false);
         }
-        let open = statat(&self.folder, &self.name, AtFlags::empty())?;
-        Ok(FileType::from_raw_mode(open.st_mode) != FileType::RegularFile)
+        Ok(FileType::from_raw_mode(self.entry(true)?.st_mode) != FileType::RegularFile)
     }
 
-    /// Checks that `entry`, a symbolic link at this place, may be used.
+    /// Opens the device or the pipe at this place for writing, without waiting for anything but for up to [`READER_WAIT`] for the
+    /// reader of a FIFO. Fails for a folder and a socket. With `follow`, the place is a [`PlaceContent::Descriptor`].
+    ///
+    /// # Errors
+    /// From open(2), among them that no program reads a FIFO; [`cancel::canceled`] if a signal interrupts the wait for the
+    /// reader; a FIFO may not be used ([`OutputPlace::check_owner`]).
+    pub(super) fn open_special(&self, follow: bool) -> io::Result<File> {
+        let entry = self.entry(follow)?;
+        self.check_special(&entry, follow)?;
+        let not_followed = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        // With NONBLOCK, the open of a FIFO or of a device does not wait.
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC | not_followed;
+        let end = Instant::now() + READER_WAIT;
+        let file = loop {
+            match openat(&self.folder, &self.name, flags, Mode::empty()) {
+                Err(Errno::NXIO) if !is_fifo(&entry) => return Err(Errno::NXIO.into()),
+                Err(Errno::NXIO) if signal::interrupted() => return Err(cancel::canceled()),
+                Err(Errno::NXIO) if Instant::now() < end => thread::sleep(READER_LOOK),
+                Err(Errno::NXIO) => {
+                    let text = "no program has opened this FIFO for reading; start its reader first";
+                    return Err(io::Error::other(text));
+                }
+                opened => break File::from(opened?),
+            }
+        };
+        // Another file may have taken the place.
+        self.check_special(&fstat(&file)?, follow)?;
+        fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
+        Ok(file)
+    }
+
+    /// Returns what is at this place; `follow` as for [`OutputPlace::open_special`].
+    fn entry(&self, follow: bool) -> io::Result<Stat> {
+        let flags = if follow { AtFlags::empty() } else { AtFlags::SYMLINK_NOFOLLOW };
+        Ok(statat(&self.folder, &self.name, flags)?)
+    }
+
+    /// Checks that `entry` is no regular file, which an output would replace, and no FIFO that may not be used.
+    fn check_special(&self, entry: &Stat, follow: bool) -> io::Result<()> {
+        match FileType::from_raw_mode(entry.st_mode) {
+            FileType::RegularFile => {
+                Err(io::Error::other("a regular file took the place of a device or pipe"))
+            }
+            FileType::Fifo if !follow => self.check_owner(entry),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks that `entry`, a symbolic link or a FIFO at this place, may be used.
     ///
     /// # Errors
     /// Another user may have put it there ([`is_strange`]).
@@ -99,7 +155,7 @@ impl OutputPlace {
         if !is_strange(&folder, entry, geteuid().as_raw()) {
             return Ok(());
         }
-        let (kind, user) = (if is_link(entry) { "symbolic link" } else { "FIFO" }, entry.st_uid);
+        let (kind, user) = (if is_fifo(entry) { "FIFO" } else { "symbolic link" }, entry.st_uid);
         let text = format!(
             "the {kind} belongs to user {user}, in a folder where every user may create files; use another path"
         );
@@ -107,8 +163,8 @@ impl OutputPlace {
     }
 }
 
-fn is_link(entry: &Stat) -> bool {
-    FileType::from_raw_mode(entry.st_mode) == FileType::Symlink
+fn is_fifo(entry: &Stat) -> bool {
+    FileType::from_raw_mode(entry.st_mode) == FileType::Fifo
 }
 
 /// Returns true if `entry` of `folder` may be a trap for `user`: the folder is sticky and every user may write it, and `entry`
@@ -126,7 +182,12 @@ fn is_strange(folder: &Stat, entry: &Stat, user: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixStream;
+
+    use rustix::fs::mknodat;
 
     use super::*;
 
@@ -165,6 +226,50 @@ mod tests {
         assert_eq!(error(&path("b/file/new")).kind(), io::ErrorKind::NotADirectory);
         assert_eq!(error(Path::new("/")).kind(), io::ErrorKind::IsADirectory);
         assert_eq!(error(Path::new("")).kind(), io::ErrorKind::InvalidInput);
+    }
+
+    #[test]
+    fn a_fifo_is_opened_if_somebody_reads_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("fifo");
+        mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        let (place, content) = OutputPlace::find(&path).unwrap();
+        assert!(matches!(content, PlaceContent::Special));
+        let error = place.open_special(false).unwrap_err();
+        assert!(error.to_string().starts_with("no program has opened this FIFO"), "{error}");
+        let reader = thread::spawn(move || io::read_to_string(File::open(path).unwrap()).unwrap());
+        let mut file = place.open_special(false).unwrap();
+        assert!(!fcntl_getfl(&file).unwrap().contains(OFlags::NONBLOCK));
+        file.write_all(b"text").unwrap();
+        drop(file);
+        assert_eq!(reader.join().unwrap(), "text");
+    }
+
+    #[test]
+    fn open_pipes_devices_and_files_are_found_in_proc() {
+        let find = |file: &dyn AsRawFd| {
+            OutputPlace::find(Path::new(&format!("/dev/fd/{}", file.as_raw_fd()))).unwrap()
+        };
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let (place, content) = find(&writer);
+        assert!(matches!(content, PlaceContent::Descriptor));
+        place.open_special(true).unwrap().write_all(b"text").unwrap();
+        drop(writer);
+        let mut text = String::new();
+        File::from(reader).read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let error = find(&socket).0.open_special(true).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(Errno::NXIO.raw_os_error()));
+        let null = File::options().write(true).open("/dev/null").unwrap();
+        assert!(matches!(find(&null).1, PlaceContent::Descriptor));
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let (place, content) = find(file.as_file());
+        assert!(matches!(content, PlaceContent::Replaceable));
+        assert_eq!(Some(place.name.as_os_str()), file.path().file_name());
+        let (place, content) = OutputPlace::find(Path::new("/proc")).unwrap();
+        assert!(matches!(content, PlaceContent::Special));
+        assert_eq!(place.open_special(false).unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 
     #[test]

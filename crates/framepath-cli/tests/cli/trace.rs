@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath trace`: the command is not changed, its threads are seen, and the kernel counts the same CPU time.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use framepath_testkit::{framepath, in_checkout, run};
 use serde_json::Value;
@@ -69,4 +69,22 @@ fn wrong_arguments_and_programs_are_errors() {
     run(&["trace"]).ended(2).prints("what to trace");
     run(&["trace", "-p", "1", "--", "true"]).ended(2).prints("exclude each other");
     run(&["trace", "--", "/nonexistent/program"]).ended(1).prints("cannot start /nonexistent/program");
+}
+
+#[test]
+fn an_output_can_be_a_fifo_or_an_open_pipe_and_one_without_a_reader_is_an_error_before_the_command_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (fifo, ran) = (path("fifo"), path("ran"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let trace = |output: &str| run(&["trace", "--quiet", "--json", output, "--", "touch", &ran]);
+    trace(&fifo).ended(1).prints("no program has opened this FIFO for reading");
+    assert!(!std::path::Path::new(&ran).exists());
+    let reader = Command::new("cat").arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
+    trace(&fifo).ended(0);
+    let read = reader.wait_with_output().unwrap().stdout;
+    for text in [&read[..], trace("/dev/fd/1").ended(0).stdout.as_bytes()] {
+        let summary: Value = serde_json::from_slice(text).unwrap();
+        assert_eq!(summary["trace"]["program"], "touch");
+    }
 }

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 framepath_testkit::tests! {
     outputs::an_output_takes_no_permissions_from_another_users_file,
     outputs::a_link_of_another_user_in_a_public_folder_is_not_followed,
+    outputs::a_fifo_of_another_user_in_a_public_folder_is_not_written,
     users::a_service_accepts_only_its_own_user_and_allowed_users,
     squatters::a_socket_in_another_users_folder_is_an_error_and_changes_no_file,
     squatters::clients_refuse_a_service_of_another_user_unless_named,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Other users that own what is at the path of an output, in a folder in which every user may add files.
 
-use std::fs::{self, Permissions};
+use std::fs::{self, File, Permissions};
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
+use std::process::Command;
 
 use framepath_testkit::harness::{Tested, needs_root};
 use framepath_testkit::{CommandOutput, run};
@@ -57,5 +59,22 @@ pub fn a_link_of_another_user_in_a_public_folder_is_not_followed() -> Tested {
     run_with_output(&link).ended(0);
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
     assert!(fs::read(&victim).unwrap().starts_with(b"{"));
+    Ok(())
+}
+
+/// Also if a program reads the FIFO.
+pub fn a_fifo_of_another_user_in_a_public_folder_is_not_written() -> Tested {
+    needs_root()?;
+    let folder = public_folder();
+    let fifo = folder.path().join("fifo");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    // Opened for both, it has a reader.
+    let mut reader = File::options().read(true).write(true).open(&fifo).unwrap();
+    run_with_output(&fifo).ended(0);
+    let mut first = [0];
+    reader.read_exact(&mut first).unwrap();
+    assert_eq!(first, *b"{");
+    chown(&fifo, Some(NOBODY), None).unwrap();
+    run_with_output(&fifo).ended(1).prints("the FIFO belongs to user 65534");
     Ok(())
 }
