@@ -86,14 +86,27 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
         Ok(ExitStatus::Inconclusive) => ExitCode::from(INCONCLUSIVE),
         Ok(ExitStatus::OfCommand(code)) => ExitCode::from(code),
         Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
-        // If the signal ended a wait, the error is an interruption and not a failure.
-        Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
-        Err(error) if error.is::<OutputClosed>() => ExitCode::FAILURE,
         Err(error) => {
-            print_error(command, &error);
-            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+            print_failure(command, &error);
+            match error {
+                _ if is_interruption(&error) => ExitCode::from(INTERRUPTED),
+                _ if error.is::<UsageError>() => ExitCode::from(2),
+                _ => ExitCode::FAILURE,
+            }
         }
     }
+}
+
+/// Prints `error` as [`print_error`] does, except an interruption and a closed standard output.
+pub(crate) fn print_failure(command: &str, error: &anyhow::Error) {
+    if !is_interruption(error) && !error.is::<OutputClosed>() {
+        print_error(command, error);
+    }
+}
+
+/// Returns true if a signal ended a wait, so that `error` is an interruption and not a failure.
+fn is_interruption(error: &anyhow::Error) -> bool {
+    signal::interrupted() && is_canceled(error)
 }
 
 /// Returns true if `error` or one of its causes is a wait that was canceled.

@@ -12,7 +12,7 @@ use framepath_os::process::signal_relay::{KeptSignals, end_by};
 use framepath_trace::{FRAME_HEADER, Recording, StageLimits, TraceLevel, TraceReport, Usage};
 
 use crate::analysis_watch::AnalysisWatch;
-use crate::exit_status::{ExitStatus, UsageError};
+use crate::exit_status::{self, ExitStatus, UsageError};
 use crate::output_file::OutputFile;
 use crate::terminal::{self, TextTarget};
 use crate::traced;
@@ -44,7 +44,8 @@ The table for a command goes to standard error, because standard output is the c
 Exit code:
   that of the command; if a signal ended it, the same signal ends framepath (a shell's 128 and its number)
   0    a running process (-p) was recorded
-  1    the command cannot be started, or the kernel denies the observation
+  1    the command cannot be started, the kernel denies the observation, or an output cannot be written
+       after the command has ended with 0; the other outputs are written
   2    an argument is invalid
   130  SIGINT (Ctrl-C) or SIGTERM with -p, and a second signal to framepath itself with a command; the
        times until then are shown
@@ -164,6 +165,24 @@ impl TraceOutputs {
         let outputs = [&self.csv, &self.perfetto, &self.page, &self.json];
         outputs.into_iter().flatten().filter(|output| output.is_stdout()).count()
     }
+
+    /// Writes all outputs. Returns the errors of those that cannot be written; the others are written all the same. A report
+    /// without frames has no page, which is no error.
+    fn write(self, report: &TraceReport, runs: &mut [(String, Report)]) -> Vec<anyhow::Error> {
+        let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
+        let csv = self.csv.map(|csv| csv.write(|to| export::csv::write_all(&named, to)));
+        let perfetto =
+            self.perfetto.map(|perfetto| perfetto.write(|to| export::trace::write_all(&named, to)));
+        let page = self.page.and_then(|page| match runs.first_mut() {
+            Some((_, longest)) => Some(page.write(|to| export::page::write(longest, to))),
+            None => {
+                terminal::note(&format!("framepath: trace: {}", nothing_to_report(report)));
+                None
+            }
+        });
+        let json = self.json.map(|json| json.json(traced::json(report, runs)));
+        [csv, perfetto, page, json].into_iter().flatten().filter_map(Result::err).collect()
+    }
 }
 
 impl TraceArgs {
@@ -206,32 +225,23 @@ impl TraceArgs {
         let report = recorded.report();
         let text = report.text();
         let mut runs = traced::reports(&report);
+        let mut failures = Vec::new();
         if !self.quiet {
-            TextTarget::beside_data(has_data).print(&text)?;
+            failures.extend(TextTarget::beside_data(has_data).print(&text).err());
         }
-        let TraceOutputs { csv, perfetto, page, json } = outputs;
-        let named: Vec<(&str, &Report)> = runs.iter().map(|(name, run)| (name.as_str(), run)).collect();
-        if let Some(csv) = csv {
-            csv.write(|to| export::csv::write_all(&named, to))?;
-        }
-        if let Some(perfetto) = perfetto {
-            perfetto.write(|to| export::trace::write_all(&named, to))?;
-        }
-        if let Some(page) = page {
-            let (_, longest) = runs.first_mut().with_context(|| nothing_to_report(&report))?;
-            page.write(|to| export::page::write(longest, to))?;
-        }
-        if let Some(json) = json {
-            json.json(traced::json(&report, &mut runs))?;
-        }
+        failures.extend(outputs.write(&report, &mut runs));
         // The outputs are as large as the recorded program has made them.
         drop(watch);
+        let status = exit_status(&report.usage, self.pid.is_none());
+        // A failure of the command is the exit code; only behind its success, one of framepath is.
+        let returned = if status == ExitStatus::Done { failures.pop() } else { None };
+        failures.iter().for_each(|failure| exit_status::print_failure("trace", failure));
         if let Some(number) = report.usage.signal {
             // The parent sees the end of the command; behind that, an exit code stands for signals that end no process.
             io::stdout().flush().ok();
             end_by(number);
         }
-        Ok(exit_status(&report.usage, self.pid.is_none()))
+        returned.map_or(Ok(status), Err)
     }
 }
 
@@ -252,7 +262,7 @@ fn give_up(usage: Usage, is_command: bool) -> impl FnOnce(&str) + Send {
     }
 }
 
-/// Returns why there is no page.
+/// Returns the sentence that says why there is no page.
 fn nothing_to_report(report: &TraceReport) -> String {
     let reason = report.without_frames().unwrap_or_else(|| "level `threads` sees no frames".to_owned());
     format!("--report: nothing to report: {reason}")

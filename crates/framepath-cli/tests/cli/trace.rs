@@ -88,3 +88,32 @@ fn an_output_can_be_a_fifo_or_an_open_pipe_and_one_without_a_reader_is_an_error_
         assert_eq!(summary["trace"]["program"], "touch");
     }
 }
+
+#[test]
+fn each_output_is_written_whatever_becomes_of_the_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    let (page, json) = (file("page"), file("json"));
+    let trace = |more: &[&str], script: &str| {
+        let arguments = [&["trace", "--quiet", "--json", json.to_str().unwrap()], more];
+        let ran = run(&[&arguments.concat()[..], &["--", "sh", "-c", script]].concat());
+        let summary: Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
+        assert_eq!(summary["trace"]["program"], "sh");
+        std::fs::remove_file(&json).unwrap();
+        ran
+    };
+    // A program without frames has no page.
+    for code in [0, 5] {
+        let ran = trace(&["--report", page.to_str().unwrap()], &format!("exit {code}")).ended(code);
+        ran.prints("framepath: trace: --report: nothing to report: ");
+        assert!(!page.exists());
+    }
+    // The command's own failure is the exit code.
+    let full = ["--csv", "/dev/full", "--perfetto", "/dev/full"];
+    for (script, code) in [("true", 1), ("exit 5", 5)] {
+        let ran = trace(&full, script).ended(code);
+        assert_eq!(ran.stderr.matches("writing `/dev/full`").count(), 2, "{}", ran.stderr);
+    }
+    let killed = trace(&full, "kill -KILL $$").ended_by(9);
+    assert_eq!(killed.stderr.matches("writing `/dev/full`").count(), 2, "{}", killed.stderr);
+}
