@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath trace`: the command is not changed, its threads are seen, and the kernel counts the same CPU time.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use framepath_testkit::{framepath, in_checkout, run};
+use framepath_testkit::{finish, framepath, in_checkout, run, until};
 use serde_json::Value;
 
 /// Path that needs about half a second of CPU time in several threads.
@@ -79,7 +82,7 @@ fn an_output_can_be_a_fifo_or_an_open_pipe_and_one_without_a_reader_is_an_error_
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let trace = |output: &str| run(&["trace", "--quiet", "--json", output, "--", "touch", &ran]);
     trace(&fifo).ended(1).prints("no program has opened this FIFO for reading");
-    assert!(!std::path::Path::new(&ran).exists());
+    assert!(!Path::new(&ran).exists());
     let reader = Command::new("cat").arg(&fifo).stdout(Stdio::piped()).spawn().unwrap();
     trace(&fifo).ended(0);
     let read = reader.wait_with_output().unwrap().stdout;
@@ -116,4 +119,33 @@ fn each_output_is_written_whatever_becomes_of_the_others() {
     }
     let killed = trace(&full, "kill -KILL $$").ended_by(9);
     assert_eq!(killed.stderr.matches("writing `/dev/full`").count(), 2, "{}", killed.stderr);
+}
+
+#[test]
+fn the_version_of_ffmpeg_comes_only_from_a_program_that_no_other_user_can_replace() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let tool = path("ffmpeg");
+    std::fs::write(
+        &tool,
+        format!("#!/bin/sh\n: > '{}'\necho ffmpeg version 4711 x\n", path("ran").display()),
+    )
+    .unwrap();
+    let mode = |file: &Path, mode| std::fs::set_permissions(file, Permissions::from_mode(mode)).unwrap();
+    mode(&tool, 0o755);
+    let system = std::env::var("PATH").unwrap();
+    let version = |folder: &str| {
+        let mut trace = framepath(&["trace", "--quiet", "--json", "-", "--", "true"]);
+        trace.current_dir(path("")).env("PATH", format!("{folder}:{system}"));
+        let ran = finish(trace).ended(0);
+        let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
+        (summary["machine"]["versions"]["ffmpeg"] == "4711", std::fs::remove_file(path("ran")).is_ok())
+    };
+    let absolute = path("");
+    // A child of another test may still have the file open to write it, and then it cannot be executed.
+    until("the tool is asked", || version(absolute.to_str().unwrap()) == (true, true));
+    assert_eq!(version("."), (false, false));
+    assert_eq!(version(""), (false, false));
+    mode(&absolute, 0o777);
+    assert_eq!(version(absolute.to_str().unwrap()), (false, false));
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Users who can replace a program file before this process starts it.
 
+use std::env;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -60,6 +62,15 @@ impl TrustedUsers {
             }
         }
         Ok(real)
+    }
+
+    /// Returns the path of the file `name` in the first folder of `path` (the value of PATH) in which
+    /// [`TrustedUsers::resolve_program`] accepts it; `None` if there is none. Relative folders are not searched, because
+    /// another user may have made the current folder.
+    pub fn find_program(&self, name: &str, path: &OsStr) -> Option<PathBuf> {
+        let folders = env::split_paths(path).filter(|folder| folder.is_absolute());
+        let mut programs = folders.map(|folder| folder.join(name)).filter(|program| program.is_file());
+        programs.find_map(|program| self.resolve_program(&program).ok())
     }
 }
 
@@ -157,6 +168,33 @@ mod tests {
         assert!(check(&link, own).is_err());
         set_mode(&program, 0o755);
         assert_eq!(check(&link, own), Ok(program));
+    }
+
+    #[test]
+    fn a_program_is_found_in_the_first_folder_of_path_that_only_trusted_users_write() {
+        let top = tempfile::tempdir().unwrap();
+        let top = top.path().canonicalize().unwrap();
+        let users = TrustedUsers(vec![fs::metadata(&top).unwrap().uid(), 0]);
+        let folders = ["public", "own", "later"].map(|name| top.join(name));
+        for folder in &folders {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("program"), "").unwrap();
+        }
+        let set_mode = |mode| fs::set_permissions(&folders[0], fs::Permissions::from_mode(mode)).unwrap();
+        let found = |path: &[&Path]| users.find_program("program", &env::join_paths(path).unwrap());
+        let [public, own, later] = [0, 1, 2].map(|place| folders[place].as_path());
+        set_mode(0o777);
+        assert_eq!(found(&[public, own, later]), Some(own.join("program")));
+        assert_eq!(found(&[public]), None);
+        set_mode(0o755);
+        assert_eq!(found(&[public, own, later]), Some(public.join("program")));
+        assert_eq!(found(&[&top, later]), Some(later.join("program")));
+        // Another name for a trusted folder, from the current one.
+        let steps = env::current_dir().unwrap().components().count();
+        let relative: PathBuf = std::iter::repeat_n("..", steps).collect();
+        let relative = relative.join(own.strip_prefix("/").unwrap());
+        assert!(relative.join("program").is_file());
+        assert_eq!(found(&[Path::new(""), Path::new("."), &relative]), None);
     }
 
     /// Returns an access control list with the usual entries, the user and group `id` with the permissions `named`,

@@ -2,15 +2,18 @@
 //! Description of the machine in summaries.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_model::summary::Machine;
 use framepath_os::machine as os;
+use framepath_os::process::owners::TrustedUsers;
 
 /// Describes this machine, with the versions of framepath, the codec libraries and the ffmpeg tool. Starts
-/// `ffmpeg -version`.
+/// `ffmpeg -version`, if PATH leads to an ffmpeg that no user outside [`TrustedUsers::of_program`] can replace.
 pub fn machine() -> Machine {
     let mut versions = BTreeMap::new();
     versions.insert("framepath".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
@@ -33,9 +36,14 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Returns the version of the ffmpeg tool; `None` if the tool is not installed or fails.
+/// Returns the version of the ffmpeg tool; `None` if the tool is not installed or fails, or if another user can replace it.
 fn ffmpeg_version() -> Option<String> {
-    let mut ffmpeg = Command::new("ffmpeg");
+    const NAME: &str = "ffmpeg";
+    // The user did not ask for this program, so it runs only from a place that the user or root controls.
+    let users = TrustedUsers::of_program(&env::current_exe().unwrap_or_default());
+    let mut ffmpeg = Command::new(users.find_program(NAME, &env::var_os("PATH")?)?);
+    // A link can lead to a program that acts by the name with which it is started.
+    ffmpeg.arg0(NAME);
     let output = ffmpeg.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout);
     output.status.success().then(|| text.split_whitespace().nth(2).map(str::to_owned)).flatten()
