@@ -4,6 +4,7 @@
 mod left_out;
 mod quota;
 mod seen_calls;
+mod shown_names;
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -197,6 +198,7 @@ impl TraceReport {
             is_part: false,
             calls,
         };
+        report.escape_names();
         report.add_left_out(LeftOutReason::Ambiguous, None, ambiguous);
         for stream in &report.streams {
             let stage = stream.stages.last().map(String::as_str);

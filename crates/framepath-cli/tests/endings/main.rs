@@ -26,6 +26,7 @@ framepath_testkit::tests! {
     lack::running_out_of_descriptors_fails_the_run_and_skips_no_packet,
     names::errors_and_summaries_escape_file_names,
     names::unknown_options_are_escaped_in_errors,
+    names::json_escapes_the_names_of_a_traced_program,
     reader::a_slow_reader_of_a_stream_without_keyframes_loses_nothing,
 }
 

@@ -50,3 +50,12 @@ pub fn unknown_options_are_escaped_in_errors() {
     let ran = run(&["run", "test ! nu\u{1b}[2Jll"]).ended(2);
     assert_plain(&ran.stderr);
 }
+
+/// JSON escapes only the C0 control characters.
+pub fn json_escapes_the_names_of_a_traced_program() {
+    let script = "printf 'a\\302\\2331m' > /proc/$$/comm; true";
+    let ran =
+        run(&["trace", "--level", "threads", "--quiet", "--json", "-", "--", "sh", "-c", script]).ended(0);
+    assert_plain(&ran.stdout);
+    ran.shows("\"name\": \"a\\\\u{9b}1m\"");
+}
