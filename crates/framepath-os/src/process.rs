@@ -28,6 +28,8 @@ pub mod lent_file;
 #[cfg(not(any(loom, miri)))]
 pub mod lent_library;
 #[cfg(not(any(loom, miri)))]
+pub mod limited_reader;
+#[cfg(not(any(loom, miri)))]
 pub mod memory_words;
 #[cfg(not(any(loom, miri)))]
 pub mod owners;

@@ -151,7 +151,7 @@ fn address(text: &str) -> Option<SocketAddr> {
 }
 
 /// Returns the first `most` bytes of a file of /proc; empty if it cannot be read.
-pub(crate) fn read_list(path: &Path, most: u64) -> String {
+fn read_list(path: &Path, most: u64) -> String {
     let mut bytes = Vec::new();
     // The bytes read before an error count.
     let _ = File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));

@@ -4,15 +4,18 @@
 //! They are looked up in /proc soon after the wait has begun, so a program that closes a descriptor at once is too fast for it.
 //! Formats: proc(5), "fd", "fdinfo" and "net".
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
+use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use framepath_os::process::chosen_file::{FileType, chosen_file};
+use framepath_os::process::limited_reader::LimitedReader;
 use framepath_os::time::now_ns;
 
 use crate::probe_event::SystemCall;
-use crate::socket_names::{SocketNames, read_list};
+use crate::socket_names::SocketNames;
 use crate::wait_reason::{WaitCall, WaitReason};
 
 /// Number of descriptors of a poll(2) that are looked at.
@@ -28,8 +31,8 @@ const LOOK_UPS_NS: u64 = 5_000_000;
 /// Most epolls in one another that are looked into.
 const MOST_DEPTH: u8 = 3;
 
-/// Most bytes of a list of descriptors that are read.
-const LIST_BYTES: u64 = 64 << 10;
+/// Time for the list of the descriptors in an epoll(7). A hostile process can keep the kernel from ever giving it.
+const LIST: Duration = Duration::from_millis(100);
 
 /// Object that threads wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +52,9 @@ pub(crate) struct WaitObjects {
     /// Look-ups so far, and the time of the first one, CLOCK_MONOTONIC nanoseconds, since the last [`WaitObjects::look_again`].
     looked: (u32, u64),
     sockets: SocketNames,
+    lists: LimitedReader,
+    /// Processes with an epoll(7) that gave no list in time. They are as few as the times that the reader waits.
+    silent: HashSet<i32>,
 }
 
 impl WaitObjects {
@@ -162,30 +168,29 @@ impl WaitObjects {
         let target = fs::read_link(&link).ok()?;
         let text = target.to_string_lossy();
         let named = |reason, name: &str| Some(WaitObject { reason, name: Some(name.to_owned()) });
+        let unnamed = |reason| Some(WaitObject { reason, name: None });
         let inode = |kind: &str| text.strip_prefix(kind)?.strip_suffix(']')?.parse::<u64>().ok();
         if let Some(inode) = inode("socket:[") {
             let name = self.sockets.name(process, inode);
             return Some(WaitObject { reason: WaitReason::Socket, name });
         }
         if inode("pipe:[").is_some() {
-            return Some(WaitObject { reason: WaitReason::Pipe, name: None });
+            return unnamed(WaitReason::Pipe);
         }
         if let Some(kind) = text.strip_prefix("anon_inode:") {
             return match kind.trim_matches(['[', ']']) {
-                "eventpoll" if depth >= MOST_DEPTH => {
-                    Some(WaitObject { reason: WaitReason::Poll, name: None })
-                }
-                "eventpoll" => {
-                    let watched = watched(process, descriptor);
-                    let (first, more) = watched.split_at(watched.len().min(POLLED));
-                    match first.is_empty() {
-                        true => Some(WaitObject { reason: WaitReason::Timer, name: None }),
-                        false => self.one_of(process, first, more.len(), depth + 1),
+                "eventpoll" if depth >= MOST_DEPTH => unnamed(WaitReason::Poll),
+                "eventpoll" => match self.watched(process, descriptor) {
+                    Ok(watched) if watched.is_empty() => unnamed(WaitReason::Timer),
+                    Ok(watched) => {
+                        let (first, more) = watched.split_at(watched.len().min(POLLED));
+                        self.one_of(process, first, more.len(), depth + 1)
                     }
-                }
-                "eventfd" => Some(WaitObject { reason: WaitReason::EventFd, name: None }),
-                "timerfd" => Some(WaitObject { reason: WaitReason::Timer, name: None }),
-                "io_uring" => Some(WaitObject { reason: WaitReason::IoUring, name: None }),
+                    Err(_) => unnamed(WaitReason::Poll),
+                },
+                "eventfd" => unnamed(WaitReason::EventFd),
+                "timerfd" => unnamed(WaitReason::Timer),
+                "io_uring" => unnamed(WaitReason::IoUring),
                 kind => named(WaitReason::Descriptor, kind),
             };
         }
@@ -201,6 +206,24 @@ impl WaitObjects {
         };
         named(reason, &text)
     }
+
+    /// Returns the descriptors in an epoll(7).
+    ///
+    /// # Errors
+    /// The process has closed it or has ended; `TimedOut` if the kernel does not give the list, now or once before.
+    fn watched(&mut self, process: i32, descriptor: i32) -> io::Result<Vec<i32>> {
+        if self.silent.contains(&process) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let list = format!("/proc/{process}/fdinfo/{descriptor}");
+        let bytes = self.lists.read(Path::new(&list), LIST).inspect_err(|error| {
+            if error.kind() == io::ErrorKind::TimedOut {
+                self.silent.insert(process);
+            }
+        })?;
+        let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
+        Ok(String::from_utf8_lossy(&bytes).lines().filter_map(number).collect())
+    }
 }
 
 /// Returns the descriptors that a poll(2) or select(2) waits for, as far as the record has them, and the number of those that it has
@@ -214,13 +237,6 @@ fn polled(call: &SystemCall) -> (Vec<i32>, usize) {
     let count = call.arguments[1] as usize;
     let entries = call.polled.iter().take(count).map(|entry| *entry as i32);
     (entries.filter(|descriptor| *descriptor >= 0).collect(), count.saturating_sub(POLLED))
-}
-
-/// Returns the descriptors in an epoll(7).
-fn watched(process: i32, descriptor: i32) -> Vec<i32> {
-    let text = read_list(Path::new(&format!("/proc/{process}/fdinfo/{descriptor}")), LIST_BYTES);
-    let number = |line: &str| line.strip_prefix("tfd:")?.split_whitespace().next()?.parse().ok();
-    text.lines().filter_map(number).collect()
 }
 
 #[cfg(test)]

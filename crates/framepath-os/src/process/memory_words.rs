@@ -108,16 +108,11 @@ fn read_words(from: &mut File, count: usize, deadline: Instant) -> io::Result<Ve
 /// # Safety
 /// This process is a child of [`libc::fork`] that has done nothing yet. Both descriptors are open.
 unsafe fn write_words(memory: RawFd, to: RawFd, addresses: &[u64]) -> ! {
-    let (low, high) = (memory.min(to) as u32, memory.max(to) as u32);
     // SAFETY: plain system calls; the buffers outlive them. Nothing here allocates, locks or returns.
     unsafe {
         // A child that never ends must keep none of the files of this process, above all no probes.
-        let ranges = [(0, low.wrapping_sub(1)), (low + 1, high - 1), (high + 1, u32::MAX)];
-        for (first, last) in ranges {
-            let is_range = first <= last && !(first == 0 && low == 0);
-            if is_range && libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
-                libc::_exit(1);
-            }
+        if !close_others(memory, to) {
+            libc::_exit(1);
         }
         for address in addresses {
             let mut word = [0u64; 2];
@@ -129,6 +124,19 @@ unsafe fn write_words(memory: RawFd, to: RawFd, addresses: &[u64]) -> ! {
         }
         libc::_exit(0)
     }
+}
+
+/// Closes all descriptors of this process but `one` and `other`. Returns false if that fails.
+///
+/// # Safety
+/// Nothing in this process uses its other descriptors any more.
+pub(super) unsafe fn close_others(one: RawFd, other: RawFd) -> bool {
+    let (low, high) = (i64::from(one.min(other)), i64::from(one.max(other)));
+    let ranges = [(0, low - 1), (low + 1, high - 1), (high + 1, i64::from(u32::MAX))];
+    ranges.into_iter().filter(|(first, last)| first <= last).all(|(first, last)| {
+        // SAFETY: a system call with numbers.
+        unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) == 0 }
+    })
 }
 
 #[cfg(test)]
