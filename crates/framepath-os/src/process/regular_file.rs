@@ -29,11 +29,11 @@ impl RegularFile {
         RegularFile::at(&openat(CWD, path, PLACE, Mode::empty())?)
     }
 
-    /// Opens the file at `path`, which process `process` has chosen, as [`RegularFile::open`] does, and never waits for a file
-    /// system of that process. [`chosen_file`] says which paths are found.
+    /// Opens the file at `path`, which process `process` has chosen, as [`RegularFile::open`] does. Neither this call nor a read of the
+    /// file waits for a file system of that process, or for a lock that its user holds. [`chosen_file`] says which paths are found.
     ///
     /// # Errors
-    /// `Unsupported` for a file that such a file system may have; as for [`RegularFile::open`] and [`chosen_file`](crate::process::chosen_file::chosen_file).
+    /// `Unsupported` for a file that such a file system may have, or whose lock such a user could hold; as for [`RegularFile::open`] and [`chosen_file`](crate::process::chosen_file::chosen_file).
     pub fn open_chosen(path: &Path, process: u32) -> io::Result<RegularFile> {
         let place = chosen_file::place(path)?;
         chosen_file::check_file_system(&place, process)?;
