@@ -29,6 +29,14 @@ pub enum TraceError {
         /// Number of the process.
         pid: u32,
     },
+    /// The process has the rights of another user.
+    #[error("cannot observe {what}: it runs as user {user}; only root may observe processes of other users")]
+    OtherUser {
+        /// The process.
+        what: String,
+        /// Number of the user.
+        user: u32,
+    },
     /// The process belongs to another user, or the kernel denies perf to this user.
     #[error(
         "the kernel denies the observation of {what}: it must be a process of this user, and \

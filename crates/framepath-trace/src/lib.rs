@@ -74,6 +74,7 @@ mod mark;
 mod marked_frames;
 mod name_events;
 mod names;
+mod own_user;
 mod pad_frames;
 mod pad_lineage;
 mod patience;
@@ -82,6 +83,7 @@ mod probe_event;
 mod probe_programs;
 mod probe_site;
 mod probes;
+mod process_programs;
 
 mod pts_expression;
 mod recording;

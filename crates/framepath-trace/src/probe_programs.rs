@@ -10,6 +10,7 @@ use framepath_os::bpf::ring::Ring;
 
 use crate::calls::{self, Call, CallFilter, CallItem, CallSite, LIST_BUFFERS, LIST_LENGTH, Phase};
 use crate::names::{FILTER_OUTPUTS, FILTERS};
+use crate::own_user::OwnUser;
 use crate::time_base::TIME_BASES;
 
 /// Longest name of an object that a record has, bytes.
@@ -26,7 +27,7 @@ const RECORD: i16 = -64;
 const AT: i16 = RECORD;
 const IDS: i16 = RECORD + 8;
 const TAG: i16 = RECORD + 16;
-const FIELDS: [i16; 5] = [RECORD + 24, RECORD + 32, RECORD + 40, RECORD + 48, RECORD + 56];
+pub(crate) const FIELDS: [i16; 5] = [RECORD + 24, RECORD + 32, RECORD + 40, RECORD + 48, RECORD + 56];
 const RECORD_BYTES: i32 = 64;
 pub(crate) const KEY: i16 = RECORD - 8;
 /// Two words: the object and the item of a call.
@@ -90,6 +91,8 @@ pub(crate) struct Maps<'a> {
     pub(crate) lost: &'a ProgramMap,
     /// True if objects of FFmpeg are named at their first use, because a program that runs already has opened them before.
     pub(crate) names_at_use: bool,
+    /// User whose processes alone are recorded.
+    pub(crate) user: Option<OwnUser>,
 }
 
 impl Maps<'_> {
@@ -246,6 +249,10 @@ impl Maps<'_> {
     /// began before the probes.
     fn record_return(&self, program: &mut Assembler, index: usize, site: &CallSite, end: &Label) {
         program.call(Helper::CurrentIds).copy(R7, R0);
+        if self.user.is_some() {
+            // A process can leave the recording inside a call: by exec.
+            self.unless_traced(program, end);
+        }
         key(program, index as i32);
         program.map(R1, self.running.as_fd());
         address(program, R2, KEY);
@@ -406,47 +413,6 @@ impl Maps<'_> {
         program
     }
 
-    /// Program at the wake-up of a thread, which has its state at `state` still.
-    pub(crate) fn waking(&self, [pid, tgid]: [u32; 2], state: u32) -> Assembler {
-        let mut program = Assembler::new();
-        let end = program.label();
-        program.load(R9, R1, 0);
-        read_kernel(&mut program, R8, R9, tgid);
-        begin(&mut program, TAG_WOKEN);
-        lookup(&mut program, self.traced, R8, &end);
-        read_kernel(&mut program, R8, R9, pid);
-        program.store(R10, FIELDS[0], R8);
-        read_kernel(&mut program, R8, R9, state);
-        program.store(R10, FIELDS[1], R8);
-        self.send(&mut program);
-        program.place(end).exit(0);
-        program
-    }
-
-    /// Program at the start of a thread or process: the children of a traced process are traced.
-    pub(crate) fn fork(&self, [_, tgid]: [u32; 2]) -> Assembler {
-        let mut program = Assembler::new();
-        let (end, untraced) = (program.label(), program.label());
-        program.load(R9, R1, 8);
-        read_kernel(&mut program, R9, R9, tgid);
-        program.call(Helper::CurrentIds).copy(R7, R0);
-        self.unless_traced(&mut program, &untraced);
-        // A thread of the same process is traced.
-        program.copy(R1, R8).subtract(R1, R9).jump_if(R1, Condition::Equal, 0, &end);
-        program.store(R10, KEY, R9).map(R1, self.traced.as_fd());
-        address(&mut program, R2, KEY);
-        program.store_value(R10, STASH, 1);
-        address(&mut program, R3, STASH);
-        program.set(R4, 0).call(Helper::MapUpdate);
-        program.jump(&end);
-        // The number may be that of a traced process that has ended.
-        program.place(untraced).store(R10, KEY, R9).map(R1, self.traced.as_fd());
-        address(&mut program, R2, KEY);
-        program.call(Helper::MapDelete);
-        program.place(end).exit(0);
-        program
-    }
-
     /// Jumps to `end` if the current process, whose ids are in R7, is not traced. Leaves its number in R8 and at KEY.
     pub(crate) fn unless_traced(&self, program: &mut Assembler, end: &Label) {
         program.copy(R8, R7).shift_right(R8, 32);
@@ -454,7 +420,7 @@ impl Maps<'_> {
     }
 
     /// Sends the record; counts it if there is no room.
-    fn send(&self, program: &mut Assembler) {
+    pub(crate) fn send(&self, program: &mut Assembler) {
         let sent = program.label();
         self.send_uncounted(program);
         program.jump_if(R0, Condition::Equal, 0, &sent);
@@ -488,7 +454,7 @@ const INPUT: i32 = 8;
 const OUTPUT: i32 = 16;
 
 /// Begins the record: time, ids (also in R7), tag, and empty fields. Loses R0 to R5.
-fn begin(program: &mut Assembler, tag: i32) {
+pub(crate) fn begin(program: &mut Assembler, tag: i32) {
     program.call(Helper::CurrentIds).copy(R7, R0);
     begin_call(program, tag);
     program.store_value(R10, FIELDS[0], 0);
@@ -607,16 +573,8 @@ fn read_text(program: &mut Assembler, to: i16, bytes: i32) {
     program.set(R2, bytes).copy(R3, R9).call(Helper::ReadUserText);
 }
 
-/// Reads the 32 bits at `offset` of the kernel's struct at `from` into `to`.
-fn read_kernel(program: &mut Assembler, to: Register, from: Register, offset: u32) {
-    program.store_value(R10, SCRATCH, 0);
-    address(program, R1, SCRATCH);
-    program.set(R2, 4).copy(R3, from).add(R3, offset as i32).call(Helper::ReadKernel);
-    program.load(to, R10, SCRATCH);
-}
-
 /// Jumps to `end` if `map` has no entry for the number in `register`, which is then at KEY.
-fn lookup(program: &mut Assembler, map: &ProgramMap, register: Register, end: &Label) {
+pub(crate) fn lookup(program: &mut Assembler, map: &ProgramMap, register: Register, end: &Label) {
     program.store(R10, KEY, register).map(R1, map.as_fd());
     address(program, R2, KEY);
     program.call(Helper::MapLookup).jump_if(R0, Condition::Equal, 0, end);

@@ -25,6 +25,7 @@ use crate::device_calls::DeviceCall;
 use crate::device_programs::DeviceProbes;
 use crate::library::{self, FoundFunctions, MappedFile};
 use crate::loader_cache::known_libraries;
+use crate::own_user::OwnUser;
 use crate::patience::Patience;
 use crate::probe_event::{ProbeEvent, parse};
 use crate::probe_programs::{Maps, TAG_DEQUEUED, TAG_QUEUED, TAG_SWITCHED};
@@ -81,6 +82,8 @@ pub(crate) struct Probes {
     objects: ProgramMap,
     /// True for a program that ran before.
     names_at_use: bool,
+    /// User whose processes alone are recorded.
+    user: Option<OwnUser>,
     calls: CallPrograms,
     /// Programs of the static probes `frame` and `frame_end`.
     marks: [BpfProgram; 2],
@@ -172,6 +175,7 @@ impl Probes {
         let running = ProgramMap::new(2, CALLS)?;
         let objects = ProgramMap::new(1, OBJECTS)?;
         let lost = ProgramMap::new(1, 1)?;
+        let user = OwnUser::unless_root()?;
         lost.set(0, &[0])?;
         let maps = Maps {
             ring: &ring,
@@ -180,6 +184,7 @@ impl Probes {
             objects: &objects,
             lost: &lost,
             names_at_use,
+            user,
         };
         let interface = interface()?;
         let function =
@@ -200,6 +205,10 @@ impl Probes {
             let program = BpfProgram::load(ProgramKind::RawTracepoint, &program)?;
             tracepoints.push(program.attach_to_tracepoint(name)?);
         }
+        if let Some(user) = user {
+            let program = BpfProgram::load(ProgramKind::RawTracepoint, &maps.exec(&task, user))?;
+            tracepoints.push(program.attach_to_tracepoint("sched_process_exec")?);
+        }
         let mut devices = DeviceProbes::new(&maps)?;
         devices.attach();
         Ok(Probes {
@@ -209,6 +218,7 @@ impl Probes {
             running,
             objects,
             names_at_use,
+            user,
             calls: CallPrograms::new(interface),
             marks,
             tracepoints,
@@ -316,6 +326,7 @@ impl Probes {
             objects: &self.objects,
             lost: &self.lost,
             names_at_use: self.names_at_use,
+            user: self.user,
         };
         for probed in &found.probed {
             if let Probed::Call(index, ..) = probed {

@@ -24,6 +24,7 @@ use crate::call_log::{CallLog, FileMapping, keep};
 use crate::copy_functions::{CopyFunctions, SAMPLE_NS};
 use crate::error::TraceError;
 use crate::finished_recording::{FinishedRecording, FinishedThreads};
+use crate::own_user::OwnUser;
 use crate::preload::Preload;
 use crate::report::{TraceReport, Usage};
 use crate::stage_limits::StageLimits;
@@ -157,13 +158,19 @@ impl Recording {
     /// not recorded. Records at `level`; without one, at the highest level that this process has the rights for.
     ///
     /// # Errors
-    /// [`TraceError::NoProcess`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel denies perf
-    /// for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
+    /// [`TraceError::NoProcess`], [`TraceError::OtherUser`], [`TraceError::TooManyThreads`], [`TraceError::Denied`] if the kernel
+    /// denies perf for the process, or [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
     pub fn of_process(pid: u32, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
         let no_process = |_| TraceError::no_process(pid);
         let threads = threads_of(pid).map_err(no_process)?;
         let main = threads.iter().find(|thread| thread.number.unsigned_abs() == pid);
         let what = format!("process {pid} ({})", main.map(|main| main.name.as_str()).unwrap_or_default());
+        let own_user = OwnUser::unless_root().map_err(no_process)?;
+        let check_user = || match own_user.map(|own| own.other_user(pid)).transpose().map_err(no_process)? {
+            Some(Some(user)) => Err(TraceError::OtherUser { what: what.clone(), user }),
+            _ => Ok(()),
+        };
+        check_user()?;
         let cpu_ns = running::of(pid).map_err(no_process)?.cpu_ns;
         let start_ns = now_ns();
         let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
@@ -192,6 +199,8 @@ impl Recording {
                 log => log.map_err(|error| no_bpf = Some(error.to_string())).ok(),
             },
         };
+        // It may have executed a set-user-ID program before it was traced. From then on, such a process leaves the recording.
+        check_user()?;
         let mut log = EventLog::new(events, times, calls.is_some());
         if calls.is_some() {
             log.mappings = MappingWatch::of_threads(&numbers, false).ok();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! BPF program at a switch of threads: the CPU clock of the thread that leaves its CPU, and why it leaves.
 //!
-//! Source of the struct members: include/linux/sched.h and kernel/sched/sched.h of the kernel, whose type information has
+//! Source of the struct members: include/linux/sched.h, include/linux/cred.h and kernel/sched/sched.h of the kernel, whose type information has
 //! their offsets. A member that a kernel lacks reads as 0.
 
 use std::os::fd::AsFd;
@@ -53,6 +53,10 @@ pub(crate) struct TaskMembers {
     pub(crate) pid: u32,
     pub(crate) tgid: u32,
     pub(crate) state: u32,
+    /// Pointer to the thread's `cred`.
+    pub(crate) cred: u32,
+    /// Effective user and group in `cred`.
+    pub(crate) effective: [u32; 2],
     clock: u32,
     faults: [u32; 2],
     quota: Option<QuotaMark>,
@@ -75,6 +79,8 @@ impl TaskMembers {
     /// Finds the members of the running kernel; `None` if it lacks one that every kernel has.
     pub(crate) fn of(types: &Btf) -> Option<TaskMembers> {
         let [pid, tgid, state, entity] = types.offsets("task_struct", ["pid", "tgid", "__state", "se"])?;
+        let [cred] = types.offsets("task_struct", ["cred"])?;
+        let effective = types.offsets("cred", ["euid", "egid"])?;
         let [clock] = types.offsets("sched_entity", ["sum_exec_runtime"])?;
         let faults = types.offsets("task_struct", ["min_flt", "maj_flt"])?;
         let of_task = types.offsets("task_struct", ["throttled"]).map(|[at]| QuotaMark::Task(at));
@@ -88,6 +94,8 @@ impl TaskMembers {
             pid,
             tgid,
             state,
+            cred,
+            effective,
             clock: entity + clock,
             faults,
             quota: of_task.or_else(of_queue),
@@ -255,6 +263,8 @@ mod tests {
             pid: 0,
             tgid: 4,
             state: 6,
+            cred: 0,
+            effective: [0, 4],
             clock: 8,
             faults: [16, 24],
             quota: Some(QuotaMark::Task(32)),

@@ -11,6 +11,7 @@ mod harmless;
 mod joined;
 mod lineage;
 mod marks;
+mod rights;
 mod windows;
 
 use framepath_testkit::harness::Missing;
@@ -37,6 +38,8 @@ framepath_testkit::tests! {
     gstreamer::the_branches_of_a_tee_are_kept_apart,
     gstreamer::lists_of_packets_are_the_frames_that_they_are_made_of,
     marks::a_program_names_its_frames_itself,
+    rights::a_program_with_other_rights_leaves_the_recording,
+    rights::a_process_of_another_user_is_refused,
     windows::ffplay_shows_each_frame_that_is_in_its_texture,
     windows::mpv_is_matched_only_if_it_shows_each_frame_once,
     windows::a_pipeline_shows_the_buffer_of_its_sink,

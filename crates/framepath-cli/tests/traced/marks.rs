@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use crate::{needs_bpf, stages};
 
 /// Compiles tests/traced/marks.c with the header that the command prints.
-fn compile(folder: &TempDir) -> Result<String, Missing> {
+pub(crate) fn compile(folder: &TempDir) -> Result<String, Missing> {
     let header = run(&["trace", "--header"]).ended(0).stdout;
     std::fs::write(folder.path().join("framepath_frame.h"), header).unwrap();
     let program = folder.path().join("marks").to_str().unwrap().to_owned();
