@@ -262,38 +262,20 @@ impl Identification<'_> {
     fn encode(&mut self, index: usize, span: &CallSpan) {
         let encoder = (span.process, span.object);
         let bytes = (span.process, span.data);
-        let Some(pictures) = self.holders.get(&bytes) else { return };
-        let has_filtered = pictures.iter().any(|picture| picture.is_filtered);
-        let fitting: Vec<usize> =
-            (0..pictures.len()).filter(|at| pictures[*at].is_filtered == has_filtered).collect();
-        // Graphs that change nothing return the same bytes at several ends.
-        let sink = |at: usize| {
-            let (_, output) = self.found.frames[*pictures[at].frames.first()?].filter?;
-            Some(self.spans[output?].object)
-        };
-        let is_new = |at: &usize| !pictures[*at].encoders.contains(&span.object);
-        let found = match fitting[..] {
-            [at] => Some(at),
-            _ => {
-                let known = self.sinks.get(&encoder);
-                let of_sink: Vec<usize> = fitting
-                    .iter()
-                    .copied()
-                    .filter(|at| known.is_some_and(|known| sink(*at) == *known))
-                    .collect();
-                // The same picture again is the last one again.
-                let by_sink = of_sink.iter().copied().find(is_new).or(of_sink.last().copied());
-                let is_free = |at: &&usize| pictures[**at].encoders.is_empty();
-                let mut free = fitting.iter().filter(is_free);
-                by_sink.or(free.next().filter(|_| free.next().is_none()).copied())
-            }
-        };
-        let Some(at) = found else {
-            self.found.ambiguous += 1;
+        if !self.is_video(span) {
             return;
-        };
-        self.sinks.insert(encoder, sink(at));
-        let mut frames = pictures[at].frames.clone();
+        }
+        let found = self.picture_for(encoder, bytes);
+        let mut frames = Vec::new();
+        if let Some((at, sink, picture)) = found {
+            self.sinks.insert(encoder, sink);
+            frames = picture.frames;
+            if let Some(picture) = self.holders.get_mut(&bytes).and_then(|pictures| pictures.get_mut(at)) {
+                if picture.encoders.len() < MOST_PICTURES {
+                    picture.encoders.push(span.object);
+                }
+            }
+        }
         for frame in &mut frames {
             if self.found.frames[*frame].encode.is_some() {
                 *frame = self.another_way(*frame);
@@ -301,16 +283,53 @@ impl Identification<'_> {
             self.found.links.descent += 1;
             self.found.frames[*frame].encode = Some((index, None));
         }
-        if let Some(picture) = self.holders.get_mut(&bytes).and_then(|pictures| pictures.get_mut(at)) {
-            if picture.encoders.len() < MOST_PICTURES {
-                picture.encoders.push(span.object);
-            }
-        }
+        // Without a known frame, too: its packet is not another one's.
         let inside = self.encoding.entry(encoder).or_default();
         inside.push(Encoding { pts: span.pts, frames });
         if inside.len() > WAITING {
             inside.remove(0);
         }
+    }
+
+    /// Finds which of the pictures with the bytes at `bytes` an encoder gets: the first one that it has not got from its end of a graph.
+    /// Returns the picture with its place, and the end. Graphs that change nothing return the same bytes at several ends.
+    fn picture_for(
+        &mut self,
+        encoder: (i32, u64),
+        bytes: (i32, u64),
+    ) -> Option<(usize, Option<u64>, Picture)> {
+        let pictures = self.holders.get(&bytes)?;
+        let has_filtered = pictures.iter().any(|picture| picture.is_filtered);
+        let sink = |picture: &Picture| {
+            let (_, output) = self.found.frames[*picture.frames.first()?].filter?;
+            Some(self.spans[output?].object)
+        };
+        let fitting: Vec<(usize, Option<u64>, &Picture)> = pictures
+            .iter()
+            .enumerate()
+            .filter(|(_, picture)| picture.is_filtered == has_filtered)
+            .map(|(at, picture)| (at, sink(picture), picture))
+            .collect();
+        let known = self.sinks.get(&encoder);
+        let is_of_sink =
+            |(_, sink, _): &&(usize, Option<u64>, &Picture)| known.is_none_or(|known| known == sink);
+        let is_new =
+            |(_, _, picture): &&(usize, Option<u64>, &Picture)| !picture.encoders.contains(&encoder.1);
+        // Another encoder has begun with another end.
+        let is_free = |(_, sink, _): &&(usize, Option<u64>, &Picture)| {
+            known.is_some() || !self.sinks.iter().any(|(other, of)| other.0 == encoder.0 && of == sink)
+        };
+        let found = match fitting[..] {
+            [only] => Some(only),
+            _ => {
+                let mut of_sink = fitting.iter().filter(is_of_sink);
+                let free = of_sink.clone().filter(is_free).find(is_new);
+                // The same picture again is the last one again.
+                free.or(of_sink.clone().find(is_new)).or(of_sink.next_back()).copied()
+            }
+        };
+        self.found.ambiguous += u64::from(found.is_none());
+        found.map(|(at, sink, picture)| (at, sink, picture.clone()))
     }
 
     /// Takes the frames of the packet with time `pts` out of an encoder.
