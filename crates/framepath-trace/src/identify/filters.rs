@@ -102,7 +102,8 @@ impl Identification<'_> {
         let bytes = (span.process, span.data);
         let parents = self.parents(graph, span);
         if parents.is_empty() {
-            self.found.ambiguous += 1;
+            // A graph without inputs makes pictures of its own, as in FFmpeg's demuxer `lavfi`.
+            self.found.ambiguous += u64::from(self.graphs.inside.contains_key(&graph));
             // The bytes at this address are those of another picture now.
             self.holders.remove(&bytes);
             return;
