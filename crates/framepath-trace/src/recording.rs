@@ -6,15 +6,15 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::Duration;
 
 use framepath_os::measure::mapping_watch::MappingWatch;
 use framepath_os::measure::process_events::{ObserveError, ProcessEvents, ThreadEvent, ThreadEventKind};
-use framepath_os::process::children::{self, ResourceUsage};
+use framepath_os::process::children::ResourceUsage;
 use framepath_os::process::cpu_quota::CpuQuotas;
 use framepath_os::process::end_watch::EndWatch;
-use framepath_os::process::held_child::HeldChild;
+use framepath_os::process::held_child::{HeldChild, ReleasedChild};
 use framepath_os::process::running;
 use framepath_os::process::signal;
 use framepath_os::process::signal_relay::{KeptSignals, SignalRelay};
@@ -140,7 +140,7 @@ impl Recording {
         let program = program_file(&command);
         let folders = variable(&command, "LD_LIBRARY_PATH");
         let failed = |error| TraceError::Start { program: what.clone(), error };
-        let child = HeldChild::start(command).map_err(failed)?;
+        let child = HeldChild::start(&mut command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()));
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
         if let Some(calls) = &mut calls {
@@ -256,7 +256,7 @@ impl Recording {
             }
             Target::Process { pid, cpu_ns } => (Err(pid), cpu_ns),
         };
-        let pid = child.as_ref().map_or_else(|pid| *pid, Child::id);
+        let pid = child.as_ref().map_or_else(|pid| *pid, ReleasedChild::id);
         let quotas = CpuQuotas::of(pid);
         let quota_before = quotas.used();
         let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
@@ -451,12 +451,12 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
 }
 
 /// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.
-fn end(child: &Child, watch: &EndWatch, log: &mut EventLog, mut calls: Option<&mut CallLog>) {
+fn end(child: &ReleasedChild, watch: &EndWatch, log: &mut EventLog, mut calls: Option<&mut CallLog>) {
     // A signal from the terminal has reached the child, too.
     let waits = if signal::interrupted() { &[0, SIGTERM, SIGKILL][..] } else { &[SIGTERM, SIGKILL] };
     for number in waits {
         // Fails only if the child has changed its user. Signal 0 has no effect.
-        let _ = children::signal(child, *number);
+        let _ = child.signal(*number);
         let since_ns = now_ns();
         while now_ns() - since_ns < PATIENCE_NS {
             if look(watch, log, calls.as_deref_mut()) {
@@ -466,8 +466,8 @@ fn end(child: &Child, watch: &EndWatch, log: &mut EventLog, mut calls: Option<&m
     }
 }
 
-fn wait(child: Child) -> Result<ResourceUsage, TraceError> {
-    children::wait(child).map_err(|error| TraceError::System { operation: "wait for the command", error })
+fn wait(child: ReleasedChild) -> Result<ResourceUsage, TraceError> {
+    child.wait().map_err(|error| TraceError::System { operation: "wait for the command", error })
 }
 
 fn cannot_observe(what: &str, threads: usize, error: ObserveError) -> TraceError {

@@ -4,6 +4,7 @@
 pub(crate) mod commands;
 pub(crate) mod killed;
 pub(crate) mod loader;
+pub(crate) mod limits;
 pub(crate) mod plugins;
 pub(crate) mod signals;
 pub(crate) mod terminal;
@@ -20,8 +21,17 @@ use framepath_testkit::processes::{Process, family, kill_family};
 use framepath_testkit::{holds_within, in_checkout};
 use tempfile::TempDir;
 
+use crate::needs_bpf;
+
+const LEVELS: [&str; 3] = ["bpf", "threads", "preload"];
+
 /// Time limit of a step that takes milliseconds.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
+
+/// Returns the levels of this user.
+pub(crate) fn levels() -> &'static [&'static str] {
+    if needs_bpf().is_ok() { &LEVELS } else { &LEVELS[1..] }
+}
 
 /// Returns an entry for the environment of a run that no other run has.
 pub(crate) fn mark() -> String {

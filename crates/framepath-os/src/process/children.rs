@@ -51,19 +51,25 @@ impl ResourceUsage {
 /// calling thread's run was requested to stop before the call, sends SIGTERM, too, but no SIGKILL. A stop
 /// request during the wait does not interrupt the wait.
 pub fn wait(child: Child) -> io::Result<ResourceUsage> {
+    wait_for(child.id() as libc::pid_t)
+}
+
+/// Waits for the child `pid`, which was not waited for yet, as [`wait`] does.
+pub(crate) fn wait_for(pid: libc::pid_t) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
-    let pid = child.id() as libc::pid_t;
+    // SAFETY: plain system call; the child is unreaped, so the id still belongs to it.
+    let signal = |number: i32| unsafe { libc::kill(pid, number) };
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     loop {
         if crate::process::signal::interrupted() && !asked_to_end {
             asked_to_end = true;
             // Fails only if the child may not be signalled, for example because it changed its user.
-            let _ = signal(&child, libc::SIGTERM);
+            signal(libc::SIGTERM);
         }
         if asked_to_end && !killed && crate::process::signal::since().is_some_and(|since| since > PATIENCE) {
             killed = true;
-            let _ = signal(&child, libc::SIGKILL);
+            signal(libc::SIGKILL);
         }
         // SAFETY: both pointers are valid for the call, and all-zero is a valid rusage if the
         // kernel does not fill it.

@@ -12,7 +12,7 @@ use framepath_testkit::processes::Process;
 use framepath_testkit::{framepath, holds_within};
 use tempfile::TempDir;
 
-use super::{Run, SOON, has_descriptor, number_in, shown};
+use super::{Run, SOON, has_descriptor, levels, number_in, shown};
 use crate::needs_bpf;
 
 const SIGHUP: i32 = 1;
@@ -22,8 +22,6 @@ const SIGKILL: i32 = 9;
 const SIGTERM: i32 = 15;
 const SIGCONT: i32 = 18;
 const SIGSTOP: i32 = 19;
-
-const LEVELS: [&str; 3] = ["bpf", "threads", "preload"];
 
 /// Time in which a tracer does nothing more after a signal: longer than any of its own limits.
 const LONG: Duration = Duration::from_secs(6);
@@ -95,11 +93,6 @@ impl Counter {
         let both = holds_within(SOON, || pids.into_iter().all(is_stopped));
         assert!(both, "{what}: the tracer and the program are not both stopped: {}", shown(&self.run.left()));
     }
-}
-
-/// Returns the levels of this user.
-fn levels() -> &'static [&'static str] {
-    if needs_bpf().is_ok() { &LEVELS } else { &LEVELS[1..] }
 }
 
 pub(crate) fn the_first_signal_is_forwarded_and_the_second_ends_the_tracer() {
