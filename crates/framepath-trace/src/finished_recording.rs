@@ -25,8 +25,8 @@ pub struct FinishedRecording {
     pub(crate) threads: FinishedThreads,
     /// Calls of the libraries; `None` at level `threads`.
     pub(crate) calls: Option<CallLog>,
-    /// Why level `bpf` was not possible, if no level was demanded.
-    pub(crate) no_bpf: Option<String>,
+    /// Why a higher level was not possible, if it was not demanded.
+    pub(crate) no_higher: Option<String>,
     pub(crate) quota: QuotaCount,
     /// CPU time of this process before the recording.
     pub(crate) own: Used,
@@ -52,11 +52,11 @@ impl FinishedRecording {
 
     /// Finds the frames and where the time of each went.
     pub fn report(self) -> TraceReport {
-        let FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own } = self;
+        let FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_higher, quota, own } = self;
         let FinishedThreads { rows, lost, events, sampled } = threads;
         let frames = calls.map(|calls| calls.finish(&events, &sampled, end_ns));
         let mut report = TraceReport::new(what, end_ns - start_ns, usage, rows, lost, frames);
-        report.no_bpf = no_bpf;
+        report.no_higher = no_higher;
         report.quota = quota;
         report.own_cpu_ns = Some(running::own_usage().since(own).cpu_ns);
         report

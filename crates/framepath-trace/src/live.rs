@@ -10,7 +10,7 @@ use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 
 use crate::error::TraceError;
-use crate::recording::{EventLog, Recording, look};
+use crate::recording::{EventLog, Recording, look, watch};
 use crate::report::{TraceReport, Usage};
 use crate::trace_level::TraceLevel;
 
@@ -36,7 +36,7 @@ impl LiveRecording {
     ) -> Result<LiveRecording, TraceError> {
         let mut recording = Recording::of_process(pid, level)?;
         recording.log.all.get_or_insert_default();
-        let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
+        let watch = watch(pid)?;
         let window_ns = u64::try_from(window.as_nanos()).unwrap_or(u64::MAX);
         Ok(LiveRecording { recording, watch, window_ns, has_ended: false })
     }
@@ -57,7 +57,7 @@ impl LiveRecording {
     /// Returns the figures of the last seconds: of the frames that began and ended in this time, and of the threads. Takes
     /// some milliseconds for each second. Forgets what was before.
     pub fn report(&mut self) -> TraceReport {
-        let Recording { log, calls, what, start_ns, no_bpf, .. } = &mut self.recording;
+        let Recording { log, calls, what, start_ns, no_higher, .. } = &mut self.recording;
         log.read_all();
         if let Some(calls) = calls {
             calls.read();
@@ -72,7 +72,7 @@ impl LiveRecording {
             calls.findings(events, &log.copies.known(), end_ns)
         });
         let report = TraceReport::new(what.clone(), end_ns - from_ns, Usage::default(), threads, 0, frames);
-        TraceReport { no_bpf: no_bpf.clone(), ..report.of_part() }
+        TraceReport { no_higher: no_higher.clone(), ..report.of_part() }
     }
 }
 

@@ -58,8 +58,8 @@ pub struct Recording {
     pub(crate) what: String,
     /// Time at which the recording began, CLOCK_MONOTONIC nanoseconds.
     pub(crate) start_ns: u64,
-    /// Why level `bpf` is not possible, if no level was demanded.
-    pub(crate) no_bpf: Option<String>,
+    /// Why a higher level is not possible, if it was not demanded.
+    pub(crate) no_higher: Option<String>,
 }
 
 /// FinishedRecording command or process.
@@ -108,7 +108,9 @@ pub fn highest_level() -> (TraceLevel, Option<io::Error>) {
 
 impl Recording {
     /// Prepares the recording of `command`, and of all that it starts. The program runs from
-    /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for.
+    /// [`Recording::run`] on. Records at `level`; without one, at the highest level that this process has the rights for and
+    /// that its limits allow. In place of [`TraceLevel::Preload`], too, the level is [`TraceLevel::Threads`] if the library cannot
+    /// be made; a note of the report has the reason.
     ///
     /// [`TraceLevel::Preload`] changes the environment of the program: `LD_PRELOAD` gets one more entry, and
     /// `FRAMEPATH_TRACE_RING` is new. Both have paths in `/proc` of this process, so that nothing is left when it ends; for root,
@@ -117,30 +119,37 @@ impl Recording {
     ///
     /// # Errors
     /// [`TraceError::Start`] if the command cannot be started, [`TraceError::Denied`] if the kernel denies perf,
-    /// [`TraceError::NoProbes`] or [`TraceError::NoPreload`] if the demanded level is not possible.
+    /// [`TraceError::NoProbes`] if the demanded level is not possible. The command's program is not executed then.
     pub fn of_command(mut command: Command, level: Option<TraceLevel>) -> Result<Recording, TraceError> {
-        let mut no_bpf = None;
-        let mut calls = match level {
-            Some(TraceLevel::Threads) => None,
-            Some(TraceLevel::Bpf) => {
-                Some(CallLog::new(false).map_err(|error| TraceError::NoProbes { error })?)
-            }
-            Some(TraceLevel::Preload) => {
-                Some(preloaded(&mut command).map_err(|error| TraceError::NoPreload { error })?)
-            }
-            None => match CallLog::new(false) {
-                Ok(log) => Some(log),
-                Err(error) => {
-                    no_bpf = Some(error.to_string());
-                    preloaded(&mut command).ok()
+        let mut reasons: Vec<String> = Vec::new();
+        if matches!(level, None | Some(TraceLevel::Bpf)) {
+            let calls = CallLog::new(false).map_err(|error| TraceError::NoProbes { error });
+            match calls.and_then(|calls| Recording::hold(&mut command, Some(calls))) {
+                Err(TraceError::NoProbes { error }) if level.is_none() => reasons.push(error.to_string()),
+                Err(error @ TraceError::TooManyThreads { .. }) if level.is_none() => {
+                    reasons.push(error.to_string());
                 }
-            },
-        };
+                recording => return recording,
+            }
+        }
+        let mut calls = None;
+        if level != Some(TraceLevel::Threads) {
+            match preloaded(&mut command) {
+                Ok(log) => calls = Some(log),
+                Err(error) => reasons.push(format!("level `preload`: {error}")),
+            }
+        }
+        let recording = Recording::hold(&mut command, calls)?;
+        Ok(Recording { no_higher: (!reasons.is_empty()).then(|| reasons.join("; ")), ..recording })
+    }
+
+    /// Starts `command`, which is held until [`Recording::record`], and observes it.
+    fn hold(command: &mut Command, mut calls: Option<CallLog>) -> Result<Recording, TraceError> {
         let what = command.get_program().to_string_lossy().into_owned();
-        let program = program_file(&command);
-        let folders = variable(&command, "LD_LIBRARY_PATH");
+        let program = program_file(command);
+        let folders = variable(command, "LD_LIBRARY_PATH");
         let failed = |error| TraceError::Start { program: what.clone(), error };
-        let child = HeldChild::start(&mut command).map_err(failed)?;
+        let child = HeldChild::start(command).map_err(failed)?;
         let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()));
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
         if let Some(calls) = &mut calls {
@@ -151,7 +160,8 @@ impl Recording {
         if calls.as_ref().is_some_and(CallLog::has_probes) {
             log.mappings = MappingWatch::of_threads(&[child.pid()], true).ok();
         }
-        Ok(Recording { log, calls, target: Target::Command(child), what, start_ns: now_ns(), no_bpf })
+        let target = Target::Command(child);
+        Ok(Recording { log, calls, target, what, start_ns: now_ns(), no_higher: None })
     }
 
     /// Begins the recording of the process `pid`, and of all that it starts from now on. Its children so far are
@@ -186,7 +196,7 @@ impl Recording {
                 times.add(pid as i32, number, &name, waits.then_some(start_ns));
             }
         }
-        let mut no_bpf = None;
+        let mut no_higher = None;
         let calls = match level {
             Some(TraceLevel::Threads) => None,
             Some(TraceLevel::Preload) => {
@@ -196,7 +206,7 @@ impl Recording {
             Some(TraceLevel::Bpf) | None => match CallLog::new(true).and_then(|log| log.attached(pid)) {
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Err(no_process(error)),
                 Err(error) if level.is_some() => return Err(TraceError::NoProbes { error }),
-                log => log.map_err(|error| no_bpf = Some(error.to_string())).ok(),
+                log => log.map_err(|error| no_higher = Some(error.to_string())).ok(),
             },
         };
         // It may have executed a set-user-ID program before it was traced. From then on, such a process leaves the recording.
@@ -205,7 +215,7 @@ impl Recording {
         if calls.is_some() {
             log.mappings = MappingWatch::of_threads(&numbers, false).ok();
         }
-        Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns, no_bpf })
+        Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns, no_higher })
     }
 
     /// Returns the recording with only the stages within `limits`. Without effect at level `threads`.
@@ -240,48 +250,55 @@ impl Recording {
         limit: Option<Duration>,
         kept: Option<&KeptSignals>,
     ) -> Result<FinishedRecording, TraceError> {
-        let Recording { mut log, mut calls, target, what, mut start_ns, no_bpf } = self;
+        let Recording { mut log, mut calls, target, what, mut start_ns, no_higher } = self;
         let own = running::own_usage();
         let _interruptible = signal::interruptible();
+        let pid = match &target {
+            Target::Command(held) => held.pid().unsigned_abs(),
+            Target::Process { pid, .. } => *pid,
+        };
+        let quotas = CpuQuotas::of(pid);
+        let quota_before = quotas.used();
+        // All that can fail comes before the release: an error then ends the held child, and the command never runs alone.
+        let watch = watch(pid)?;
+        let relay = match (kept, &target) {
+            (Some(kept), Target::Command(_)) => {
+                Some(SignalRelay::start(kept, pid, &watch).map_err(|error| TraceError::System {
+                    operation: "pass signals on to the command",
+                    error,
+                })?)
+            }
+            _ => None,
+        };
         let (child, before_ns) = match target {
             Target::Command(held) => {
                 // The child has run a little before it executes the program.
-                let cpu_ns = running::of(held.pid().unsigned_abs()).map_or(0, |used| used.cpu_ns);
+                let cpu_ns = running::of(pid).map_or(0, |used| used.cpu_ns);
                 if let Some(calls) = &mut calls {
                     calls.first_clock = Some((held.pid(), cpu_ns));
                 }
                 start_ns = now_ns();
                 let start = |error| TraceError::Start { program: what.clone(), error };
-                (Ok(held.release().map_err(start)?), cpu_ns)
+                (Some(held.release().map_err(start)?), cpu_ns)
             }
-            Target::Process { pid, cpu_ns } => (Err(pid), cpu_ns),
+            Target::Process { cpu_ns, .. } => (None, cpu_ns),
         };
-        let pid = child.as_ref().map_or_else(|pid| *pid, ReleasedChild::id);
-        let quotas = CpuQuotas::of(pid);
-        let quota_before = quotas.used();
-        let watch = EndWatch::new(pid).map_err(|_| TraceError::NoProcess { pid })?;
         let until_ns =
             limit.map(|limit| start_ns.saturating_add(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)));
-        let relay = match (kept, &child) {
-            (Some(kept), Ok(child)) => Some(SignalRelay::start(kept, child.id()).map_err(|error| {
-                TraceError::System { operation: "pass signals on to the command", error }
-            })?),
-            _ => None,
-        };
         let is_left = || relay.as_ref().is_some_and(SignalRelay::is_left);
         let is_over = || signal::interrupted() || until_ns.is_some_and(|until| now_ns() >= until);
         while !look(&watch, &mut log, calls.as_mut()) && !is_over() && !is_left() {
             // Without a process that watches, only the stop of the job is not seen.
             let _ = relay.as_ref().map(SignalRelay::follow_stop);
         }
-        if let (Ok(child), false) = (&child, watch.has_ended() || is_left()) {
+        if let (Some(child), false) = (&child, watch.has_ended() || is_left()) {
             end(child, &watch, &mut log, calls.as_mut());
         }
         let end_ns = now_ns();
         let cpu_ns = running::of(pid).map(|used| used.cpu_ns.saturating_sub(before_ns)).ok();
         let usage = match child {
             // One that cannot be killed, because it has another user or waits for a file system, goes on.
-            Ok(child) if !is_left() && watch.has_ended() => Usage::of_command(&wait(child)?, before_ns),
+            Some(child) if !is_left() && watch.has_ended() => Usage::of_command(&wait(child)?, before_ns),
             _ => Usage { cpu_ns, ..Usage::default() },
         };
         // A signal to this process is its own from now on.
@@ -294,7 +311,7 @@ impl Recording {
         }
         let threads = log.finish(end_ns);
         let quota = quotas.used().since(quota_before).into();
-        Ok(FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_bpf, quota, own })
+        Ok(FinishedRecording { what, start_ns, end_ns, usage, threads, calls, no_higher, quota, own })
     }
 }
 
@@ -448,6 +465,17 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
     };
     log.read();
     has_ended
+}
+
+/// Begins the watch for the end of the process `pid`.
+///
+/// # Errors
+/// There is no such process, or too many files are open.
+pub(crate) fn watch(pid: u32) -> Result<EndWatch, TraceError> {
+    EndWatch::new(pid).map_err(|error| match error.raw_os_error() {
+        Some(libc::ESRCH) => TraceError::NoProcess { pid },
+        _ => TraceError::System { operation: "watch for the end of the program", error },
+    })
 }
 
 /// Lets `child` end by itself, then by SIGTERM, then by SIGKILL; reads the events meanwhile.

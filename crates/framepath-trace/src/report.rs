@@ -116,9 +116,9 @@ pub struct TraceReport {
     /// Calls that were seen; empty if there are frames.
     #[serde(skip)]
     pub(crate) seen: SeenCalls,
-    /// Why level `bpf` is not possible, if no level was demanded.
+    /// Why a higher level is not possible, if it was not demanded.
     #[serde(skip)]
-    pub(crate) no_bpf: Option<String>,
+    pub(crate) no_higher: Option<String>,
     /// True if the ledgers tell the time behind a used CPU quota from preemptions.
     #[serde(skip)]
     pub(crate) knows_quotas: bool,
@@ -180,7 +180,7 @@ impl TraceReport {
             own_cpu_ns: None,
             quota: QuotaCount::default(),
             knows_quotas: frames.knows_quotas,
-            no_bpf: None,
+            no_higher: None,
             threads,
             lost_events,
             ambiguous,
@@ -297,7 +297,7 @@ impl TraceReport {
             TraceLevel::Preload => "reasons of waits, wake-ups and the threads of decoders need level `bpf`",
             TraceLevel::Bpf => return notes,
         };
-        notes.push(match &self.no_bpf {
+        notes.push(match &self.no_higher {
             Some(reason) => format!("{missing}, which is not possible: {reason}; see framepath doctor"),
             None => format!("{missing}: see framepath doctor"),
         });

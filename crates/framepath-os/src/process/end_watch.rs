@@ -2,7 +2,7 @@
 //! Watch for the end of a process.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -34,6 +34,13 @@ impl EndWatch {
     /// True if the process, with all its threads, has ended.
     pub fn has_ended(&self) -> bool {
         self.wait(Duration::ZERO)
+    }
+}
+
+/// Descriptor of the process (pidfd_open(2)).
+impl AsFd for EndWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

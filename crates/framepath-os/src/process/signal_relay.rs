@@ -5,20 +5,18 @@
 //! The two are in one process group. So the signals of a terminal (Ctrl-C, Ctrl-Z) reach both, and the program in front
 //! leaves them to the command. A signal that a process sends to the program in front alone is passed on.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::io;
+use std::marker::PhantomData;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
-
+use super::end_watch::EndWatch;
 use super::start_state;
 
 /// Signals that a command may expect from a terminal, its shell or another process.
@@ -46,7 +44,6 @@ const MEMORY: Duration = Duration::from_secs(10);
 /// again; those that came before are gone.
 #[derive(Debug)]
 pub struct KeptSignals {
-    descriptor: OwnedFd,
     /// Signals that were blocked before.
     before: libc::sigset_t,
     /// True if the ends of children were ignored before: then this process could not wait for the command.
@@ -58,31 +55,12 @@ impl KeptSignals {
     /// one, and drop the value there.
     ///
     /// # Errors
-    /// From pthread_sigmask(3) or signalfd(2).
+    /// From pthread_sigmask(3).
     pub fn open() -> io::Result<KeptSignals> {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-        // SAFETY: sigemptyset initialises the set, and the call that blocks it initialises `before` if it succeeds; both live
-        // through all calls.
-        let (raw, before) = unsafe {
-            libc::sigemptyset(set.as_mut_ptr());
-            for number in SIGNALS {
-                libc::sigaddset(set.as_mut_ptr(), number);
-            }
-            let refused = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), before.as_mut_ptr());
-            if refused != 0 {
-                return Err(io::Error::from_raw_os_error(refused));
-            }
-            (libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK), before.assume_init())
-        };
-        if raw < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: signalfd returned a new descriptor without another owner.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(raw) };
+        let before = block()?;
         // SAFETY: the default action has no handler.
         let children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
-        Ok(KeptSignals { descriptor, before, ignored_children: children == libc::SIG_IGN })
+        Ok(KeptSignals { before, ignored_children: children == libc::SIG_IGN })
     }
 
     /// Changes `command`, which is not started yet, so that it has the signals blocked that this process had blocked before,
@@ -109,7 +87,9 @@ impl KeptSignals {
 impl KeptSignals {
     /// Makes the signals reach this thread again; those that came before are gone. Call this where the value was made.
     pub fn release(&self) {
-        while take(&self.descriptor).is_some() {}
+        let (set, no_time) = (signals(), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+        // SAFETY: plain system calls; the set and the time outlive them.
+        while unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const no_time) } > 0 {}
         // SAFETY: the set was initialised by pthread_sigmask.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
@@ -121,39 +101,59 @@ impl Drop for KeptSignals {
     }
 }
 
-/// Thread that passes signals on to a command, until the value is dropped.
+/// Handler that passes signals on to a command, until the value is dropped. It needs no thread, which would count as a process of
+/// the command's user and cgroup, and works whatever this process is doing.
 #[derive(Debug)]
-pub struct SignalRelay {
+pub struct SignalRelay<'a> {
     pid: u32,
-    is_left: Arc<AtomicBool>,
-    /// Process that watches for the end of a stop; 0 before the first one.
-    watcher: Arc<AtomicI32>,
-    /// Ends the thread.
-    end: OwnedFd,
-    thread: Option<JoinHandle<()>>,
+    /// Handlers before this one.
+    before: [libc::sigaction; SIGNALS.len()],
+    /// The handler has the descriptor of the command's watch. The value stays on one thread, whose signals it has made pass.
+    watch: PhantomData<(&'a EndWatch, *const ())>,
 }
 
-impl SignalRelay {
-    /// Begins to pass on signals, those that were kept included, to the child `pid`, which was not waited for yet.
+/// Process whose handler passes signals on; 0 for none. A forked child, which has the handler, too, passes none on.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+/// Descriptor of the command.
+static COMMAND: AtomicI32 = AtomicI32::new(-1);
+/// Process that watches for the end of a stop; 0 before the first one.
+static WATCHER: AtomicI32 = AtomicI32::new(0);
+/// True after the second signal that asks for the end.
+static IS_LEFT: AtomicBool = AtomicBool::new(false);
+/// Time of the first such signal, CLOCK_MONOTONIC milliseconds; 0 for none.
+static FIRST_MS: AtomicU64 = AtomicU64::new(0);
+
+impl<'a> SignalRelay<'a> {
+    /// Begins to pass on signals, those that were kept included, to the child `pid` with the watch `watch`. Call this on the
+    /// thread that keeps the signals.
     ///
     /// # Errors
-    /// There is no such process; the thread or a descriptor cannot be made.
-    pub fn start(kept: &KeptSignals, pid: u32) -> io::Result<SignalRelay> {
-        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::NotFound)?;
-        let command = pidfd_open(raw, PidfdFlags::empty())?;
-        let signals = kept.descriptor.try_clone()?;
-        let end = eventfd(0, EventfdFlags::CLOEXEC)?;
-        let (ended, is_left) = (end.try_clone()?, Arc::new(AtomicBool::new(false)));
-        let watcher = Arc::new(AtomicI32::new(0));
-        let (left, of_watcher) = (is_left.clone(), watcher.clone());
-        let thread = thread::Builder::new().name("fp-relay".to_owned());
-        let thread = thread.spawn(move || pass_on(&signals, &ended, &command, (&left, &of_watcher)))?;
-        Ok(SignalRelay { pid, is_left, watcher, end, thread: Some(thread) })
+    /// There is a relay already, or from sigaction(2) and pthread_sigmask(3).
+    pub fn start(_kept: &KeptSignals, pid: u32, watch: &'a EndWatch) -> io::Result<SignalRelay<'a>> {
+        // SAFETY: plain system call.
+        let own = unsafe { libc::getpid() };
+        if OWNER.compare_exchange(0, own, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "signals are passed on already"));
+        }
+        COMMAND.store(watch.as_fd().as_raw_fd(), Ordering::Release);
+        WATCHER.store(0, Ordering::Relaxed);
+        IS_LEFT.store(false, Ordering::Relaxed);
+        FIRST_MS.store(0, Ordering::Relaxed);
+        let mut relay = SignalRelay { pid, before: no_actions(), watch: PhantomData };
+        for (number, before) in SIGNALS.into_iter().zip(&mut relay.before) {
+            *before = pass_on(number)?;
+        }
+        let set = signals();
+        // SAFETY: the set is initialised. The handlers of the signals are in place.
+        match unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) } {
+            0 => Ok(relay),
+            refused => Err(io::Error::from_raw_os_error(refused)),
+        }
     }
 
     /// Returns true after the second signal that asks for the end: this process is to end, and the command goes on.
     pub fn is_left(&self) -> bool {
-        self.is_left.load(Ordering::Relaxed)
+        IS_LEFT.load(Ordering::Relaxed)
     }
 
     /// Stops this process while the command is stopped, so that its parent sees that, as a shell with job control wants to. Returns when
@@ -174,7 +174,7 @@ impl SignalRelay {
                 watcher => watcher,
             }
         };
-        self.watcher.store(watcher, Ordering::Relaxed);
+        WATCHER.store(watcher, Ordering::Relaxed);
         if watcher < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -190,81 +190,109 @@ impl SignalRelay {
     }
 }
 
-impl Drop for SignalRelay {
+impl Drop for SignalRelay<'_> {
     fn drop(&mut self) {
-        // Neither fails: the counter is far from its limit, and the thread does not panic.
-        let _ = rustix::io::write(&self.end, &1u64.to_ne_bytes());
-        let _ = self.thread.take().map(JoinHandle::join);
+        // Kept again, until the value that keeps them is dropped or released. Fails for no set of signals.
+        let _ = block();
+        for (number, before) in SIGNALS.into_iter().zip(&self.before) {
+            // SAFETY: the action is one that sigaction returned; that of a number without one is the default action.
+            unsafe { libc::sigaction(number, before, ptr::null_mut()) };
+        }
+        COMMAND.store(-1, Ordering::Relaxed);
+        OWNER.store(0, Ordering::Release);
     }
 }
 
-/// Passes signals on until `ended` is readable.
-fn pass_on(
-    signals: &OwnedFd,
-    ended: &OwnedFd,
-    command: &OwnedFd,
-    (is_left, watcher): (&AtomicBool, &AtomicI32),
-) {
-    let mut first: Option<Instant> = None;
-    loop {
-        let mut events = [PollFd::new(signals, PollFlags::IN), PollFd::new(ended, PollFlags::IN)];
-        // Fails only for want of memory: this thread has no signals.
-        let _ = poll(&mut events, None);
-        if !events[1].revents().is_empty() {
-            return;
+/// Returns the set of [`SIGNALS`].
+fn signals() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset initialises the set, and the others change it.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for number in SIGNALS {
+            libc::sigaddset(set.as_mut_ptr(), number);
         }
-        // The terminal has sent its signals to the command, too.
-        for signal in std::iter::from_fn(|| take(signals)).filter(|signal| !signal.is_of_kernel) {
-            if signal.sender == watcher.load(Ordering::Relaxed) {
-                continue;
-            }
-            first = first.filter(|first| first.elapsed() < MEMORY);
-            let is_second = first.is_some_and(|first| first.elapsed() > ECHO);
-            if ENDING.contains(&signal.number) {
-                is_left.fetch_or(is_second, Ordering::Relaxed);
-                first.get_or_insert_with(Instant::now);
-            }
-            if !is_left.load(Ordering::Relaxed) {
-                // SAFETY: plain system call with a descriptor of the process. Fails if it has ended or has changed its user.
-                unsafe {
-                    libc::syscall(
-                        libc::SYS_pidfd_send_signal,
-                        command.as_raw_fd(),
-                        signal.number,
-                        std::ptr::null::<libc::siginfo_t>(),
-                        0,
-                    );
-                }
-            }
+        set.assume_init()
+    }
+}
+
+/// Blocks [`SIGNALS`] in this thread. Returns the signals that were blocked before.
+fn block() -> io::Result<libc::sigset_t> {
+    let (set, mut before) = (signals(), MaybeUninit::<libc::sigset_t>::uninit());
+    // SAFETY: the set is initialised; the call initialises `before` if it succeeds.
+    unsafe {
+        match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before.as_mut_ptr()) {
+            0 => Ok(before.assume_init()),
+            refused => Err(io::Error::from_raw_os_error(refused)),
         }
     }
 }
 
-/// Takes a pending signal.
-fn take(descriptor: &OwnedFd) -> Option<ReceivedSignal> {
-    let mut record = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
-    // SAFETY: all-zero is a valid record; the slice covers it, and the kernel writes whole records.
-    let (bytes, record) = unsafe {
-        let bytes = std::slice::from_raw_parts_mut(
-            record.as_mut_ptr().cast::<u8>(),
-            size_of::<libc::signalfd_siginfo>(),
-        );
-        (rustix::io::read(descriptor, bytes), record.assume_init())
-    };
-    let is_whole = bytes.ok()? == size_of::<libc::signalfd_siginfo>();
-    let (number, is_of_kernel) = (record.ssi_signo as libc::c_int, record.ssi_code == SI_KERNEL);
-    is_whole.then_some(ReceivedSignal { number, is_of_kernel, sender: record.ssi_pid as i32 })
+/// Returns the default action of each signal.
+fn no_actions() -> [libc::sigaction; SIGNALS.len()] {
+    // SAFETY: all-zero is a valid sigaction: that of SIG_DFL.
+    unsafe { MaybeUninit::zeroed().assume_init() }
+}
+
+/// Makes the handler pass the signal `number` on. Returns the action before.
+fn pass_on(number: libc::c_int) -> io::Result<libc::sigaction> {
+    let [mut before, mut action, ..] = no_actions();
+    action.sa_sigaction = relay as *const () as usize;
+    // System calls go on: what this process does is not the command's matter. One signal at a time.
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART;
+    action.sa_mask = signals();
+    // SAFETY: the handler calls only async-signal-safe functions.
+    match unsafe { libc::sigaction(number, &raw const action, &raw mut before) } {
+        0 => Ok(before),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// `SI_KERNEL` of linux/siginfo.h.
 const SI_KERNEL: i32 = 0x80;
 
-struct ReceivedSignal {
-    number: libc::c_int,
-    /// True if no process has sent it: a terminal's signals.
-    is_of_kernel: bool,
-    /// Id of the process that has sent it.
-    sender: i32,
+/// Passes a signal on.
+extern "C" fn relay(number: libc::c_int, info: *const libc::siginfo_t, _: *const c_void) {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the kernel passes a valid record to a handler with SA_SIGINFO; the sender is read only if the record has one or
+    // zeroed bytes there. All functions are async-signal-safe; errno belongs to this thread, and is restored for the interrupted
+    // code.
+    unsafe {
+        let errno = *libc::__errno_location();
+        // The terminal has sent its signals to the command, too.
+        let is_of_kernel = (*info).si_code == SI_KERNEL;
+        // A sender outside of this pid namespace has no number: 0.
+        let watcher = WATCHER.load(Ordering::Relaxed);
+        let is_of_watcher = watcher > 0 && (*info).si_pid() == watcher;
+        if libc::getpid() == OWNER.load(Ordering::Relaxed) && !is_of_kernel && !is_of_watcher {
+            libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now);
+            let now_ms = now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000;
+            note_end(number, now_ms);
+            if !IS_LEFT.load(Ordering::Relaxed) {
+                // Fails if the command has ended or has changed its user.
+                libc::syscall(
+                    libc::SYS_pidfd_send_signal,
+                    COMMAND.load(Ordering::Acquire),
+                    number,
+                    ptr::null::<libc::siginfo_t>(),
+                    0,
+                );
+            }
+        }
+        *libc::__errno_location() = errno;
+    }
+}
+
+/// Notes a signal, and sets [`IS_LEFT`] if it is the second one that asks for the end.
+fn note_end(number: libc::c_int, now_ms: u64) {
+    let since =
+        |duration: Duration, first_ms: u64| now_ms - first_ms.min(now_ms) > duration.as_millis() as u64;
+    let first_ms = FIRST_MS.load(Ordering::Relaxed);
+    let first = Some(first_ms).filter(|first_ms| *first_ms != 0 && !since(MEMORY, *first_ms));
+    if ENDING.contains(&number) {
+        IS_LEFT.fetch_or(first.is_some_and(|first_ms| since(ECHO, first_ms)), Ordering::Relaxed);
+        FIRST_MS.store(first.unwrap_or(now_ms), Ordering::Relaxed);
+    }
 }
 
 /// Returns true if the child `pid` is stopped by a signal, once for each stop.
@@ -335,11 +363,10 @@ pub fn end_by(number: i32) {
 mod tests {
     use super::*;
 
-    /// In a process of its own, because the signals are blocked in all threads of the tests otherwise: they are blocked only in
-    /// the thread of this test, and sent to it alone.
+    /// On a thread of its own: only there are the signals blocked, and the one of this test is sent to it alone.
     #[test]
-    fn a_kept_signal_reaches_the_command_and_a_second_one_ends_the_relay() {
-        thread::spawn(|| {
+    fn a_kept_signal_reaches_the_command() {
+        std::thread::spawn(|| {
             let kept = KeptSignals::open().unwrap();
             let mut command = Command::new("sh");
             command.args(["-c", "trap 'exit 7' USR1; echo ready; while :; do sleep 0.01; done"]);
@@ -349,22 +376,15 @@ mod tests {
             let mut ready = [0; 6];
             io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
             // SAFETY: a signal to this thread, which has it blocked.
-            let send = |number: i32| unsafe {
-                libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), number);
-            };
-            send(libc::SIGUSR1);
-            // signalfd(2) reads the signals of the thread that calls read(2).
-            let signal = take(&kept.descriptor).unwrap();
-            assert_eq!((signal.number, signal.is_of_kernel), (libc::SIGUSR1, false));
-            assert!(take(&kept.descriptor).is_none());
-            let relay = SignalRelay::start(&kept, child.id()).unwrap();
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::gettid(), libc::SIGUSR1) };
+            let watch = EndWatch::new(child.id()).unwrap();
+            let relay = SignalRelay::start(&kept, child.id(), &watch).unwrap();
+            assert!(SignalRelay::start(&kept, child.id(), &watch).is_err());
             assert!(!relay.is_left());
             relay.follow_stop().unwrap();
+            assert_eq!(child.wait().unwrap().code(), Some(7));
             drop(relay);
             drop(kept);
-            // SAFETY: plain system call; the child was not waited for.
-            unsafe { libc::kill(child.id() as i32, libc::SIGUSR1) };
-            assert_eq!(child.wait().unwrap().code(), Some(7));
         })
         .join()
         .unwrap();

@@ -26,6 +26,34 @@ fn words<'a>(command: &[&'a str]) -> Vec<&'a OsStr> {
     command.iter().map(|word| OsStr::new(*word)).collect()
 }
 
+/// With too few descriptors, the command does not start. It never runs alone.
+pub(crate) fn a_command_runs_traced_or_not_at_all() {
+    let mut codes = Vec::new();
+    for level in levels().iter().map(|level| Some(*level)).chain([None]) {
+        for files in (4..40).chain([50, 60, 70, 80, 100, 120]) {
+            let folder = open_folder();
+            let command = words(&["sh", "-c", "echo x >ran; sleep 0.02; echo x >ended; exit 3"]);
+            let options = level.map_or(Vec::new(), |level| vec!["--level", level]);
+            let ran = finish(limited(&format!("ulimit -n {files}"), folder.path(), Some(&options), &command));
+            let has = |name: &str| folder.path().join(name).exists();
+            let what = format!("{level:?}, {files} descriptors: {ran:#?}");
+            match ran.code {
+                Some(3) => assert!(has("ended"), "{what}"),
+                // The loader of programs needs some, too.
+                Some(1 | 127) => assert!(!has("ran"), "{what}"),
+                _ => panic!("{what}"),
+            }
+            codes.push((level, ran.code));
+        }
+    }
+    for level in levels() {
+        assert!(
+            codes.contains(&(Some(level), Some(3))) && codes.contains(&(Some(level), Some(1))),
+            "{codes:?}"
+        );
+    }
+}
+
 pub(crate) fn an_error_before_the_start_ends_the_command_without_a_word() {
     for level in levels() {
         let folder = open_folder();
