@@ -61,6 +61,8 @@ struct Arguments {
 fn main() -> ExitCode {
     framepath::silence_ffmpeg();
     framepath::worker::init();
+    // Fails for no signal's number.
+    let _ = framepath_os::process::signal::survive_file_limit();
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();

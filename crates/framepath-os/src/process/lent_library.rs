@@ -69,6 +69,10 @@ impl LentLibrary {
                 match write(&path, content) {
                     Ok(file) => return Ok(LentLibrary(Place::Folder { path, _file: file })),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                    // Limits of this process (`ulimit -f` and `-n`), the same in every folder.
+                    Err(error) if matches!(error.raw_os_error(), Some(libc::EFBIG | libc::EMFILE)) => {
+                        return Err(error);
+                    }
                     Err(_) => break,
                 }
             }

@@ -51,8 +51,7 @@ static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that interrupts the
-/// others. Writing beyond the limit of file sizes (`ulimit -f`) then fails with an error (EFBIG) and does not end the process
-/// by SIGXFSZ. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
+/// others. Calls [`survive_file_limit`]. Call this on a program's main thread, which becomes [`interruptible`]. A second SIGINT or
 /// SIGTERM ends the process immediately, with exit code 128 plus the signal's number; the same signal within 0.2 s is no second
 /// one. A second call of this function does nothing, even if the first failed, except when the first could not make the event
 /// descriptor.
@@ -69,9 +68,25 @@ pub fn install() -> io::Result<()> {
     std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
     threads().push(thread_id());
     handle(libc::SIGURG, nothing)?;
-    handle(libc::SIGXFSZ, nothing)?;
+    survive_file_limit()?;
     handle(libc::SIGINT, note)?;
     handle(libc::SIGTERM, note)
+}
+
+/// Makes a write beyond the limit of file sizes (`ulimit -f`) fail with an error (EFBIG); it does not end this process by SIGXFSZ any
+/// more. A program that this process executes has the action that this process was started with: a handler is not inherited,
+/// and an ignored signal stays ignored.
+///
+/// # Errors
+/// From sigaction(2).
+pub fn survive_file_limit() -> io::Result<()> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action, the call only writes the present one, which is read if it succeeded.
+    let is_default = unsafe {
+        libc::sigaction(libc::SIGXFSZ, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init_ref().sa_sigaction == libc::SIG_DFL
+    };
+    if is_default { handle(libc::SIGXFSZ, nothing) } else { Ok(()) }
 }
 
 fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {

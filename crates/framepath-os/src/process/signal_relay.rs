@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::end_watch::EndWatch;
+use super::signal::survive_file_limit;
 use super::start_state;
 
 /// Signals that a command may expect from a terminal, its shell or another process.
@@ -51,12 +52,13 @@ pub struct KeptSignals {
 }
 
 impl KeptSignals {
-    /// Blocks the signals in this thread and in those that it starts later. Call this on the main thread while it is the only
-    /// one, and drop the value there.
+    /// Blocks the signals in this thread and in those that it starts later. Calls [`survive_file_limit`]: the limit is meant for the
+    /// command. Call this on the main thread while it is the only one, and drop the value there.
     ///
     /// # Errors
-    /// From pthread_sigmask(3).
+    /// From pthread_sigmask(3) and sigaction(2).
     pub fn open() -> io::Result<KeptSignals> {
+        survive_file_limit()?;
         let before = block()?;
         // SAFETY: the default action has no handler.
         let children = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

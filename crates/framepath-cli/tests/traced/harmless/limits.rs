@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands that cannot be traced do not start.
+//! Commands under tight limits do the same as alone, or do not start.
 
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use framepath_testkit::{finish, program};
+use framepath_testkit::{CommandOutput, finish, program};
 
 use super::{levels, open_folder};
+
+/// Folders in which root's library of level `preload` can be.
+const LIBRARY_FOLDERS: [&str; 4] = ["/run", "/var/lib", "/usr/local/lib", "/root"];
 
 /// Returns a shell in `folder` that runs the line `limit`, and then becomes `command`: alone, or traced with `options`.
 fn limited(limit: &str, folder: &Path, options: Option<&[&str]>, command: &[&OsStr]) -> Command {
@@ -24,6 +28,40 @@ fn limited(limit: &str, folder: &Path, options: Option<&[&str]>, command: &[&OsS
 
 fn words<'a>(command: &[&'a str]) -> Vec<&'a OsStr> {
     command.iter().map(|word| OsStr::new(*word)).collect()
+}
+
+/// Runs `command` alone and at each level, and asserts that all runs are the same. Returns what they are.
+fn same_at_each_level(limit: &str, command: &[&OsStr]) -> CommandOutput {
+    let folder = open_folder();
+    let alone = finish(limited(limit, folder.path(), None, command));
+    for level in levels() {
+        let traced = finish(limited(limit, folder.path(), Some(&["--level", level]), command));
+        let facts = |ran: &CommandOutput| (ran.code, ran.signal, ran.stdout.clone(), ran.stderr.clone());
+        assert_eq!(facts(&traced), facts(&alone), "{level}, {limit}: {command:?}");
+    }
+    alone
+}
+
+pub(crate) fn a_limit_of_file_sizes_is_the_commands() {
+    let ran = same_at_each_level("ulimit -f 1", &words(&["sh", "-c", "echo out; exit 3"]));
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(3), "out\n"));
+    let write = ["sh", "-c", "ulimit -c 0; exec head -c 4000 /dev/zero >written"];
+    assert_eq!(same_at_each_level("ulimit -f 1", &words(&write)).signal, Some(25));
+    assert_eq!(same_at_each_level("ulimit -f 1; trap '' XFSZ", &words(&write)).code, Some(1));
+    same_at_each_level("trap '' XFSZ", &words(&["grep", "Sig[BI]", "/proc/self/status"]));
+    // A file of the figures that becomes too large is an error, and no signal.
+    let folder = open_folder();
+    let command = words(&["sh", "-c", "echo out"]);
+    for level in levels() {
+        let options = ["--level", level, "--json", "figures"];
+        let child = limited("ulimit -f 1", folder.path(), Some(&options), &command).spawn().unwrap();
+        let library = format!(".framepath-{}-", child.id());
+        let ran = framepath_testkit::wait(child, level).ended(1).prints("File too large");
+        assert_eq!(ran.stdout, "out\n");
+        let left = LIBRARY_FOLDERS.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten();
+        let left = left.flatten().find(|entry| entry.file_name().as_bytes().starts_with(library.as_bytes()));
+        assert!(left.is_none(), "{left:?}");
+    }
 }
 
 /// With too few descriptors, the command does not start. It never runs alone.
