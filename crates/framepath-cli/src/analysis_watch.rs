@@ -38,14 +38,14 @@ struct Limits {
 }
 
 impl AnalysisWatch {
-    /// Starts the thread. With too much work, `give_up` is called with the reason, and must end the process.
+    /// Starts the thread; without one, because of a limit of processes, there is no limit of the work. With too much work, `give_up` is called with the reason, and must end the process.
     pub(crate) fn start(give_up: impl FnOnce(&str) + Send + 'static) -> AnalysisWatch {
         let available = running::available_memory().unwrap_or(0);
         let memory = LEAST_MEMORY.max(available / PART_OF_MEMORY);
         let limits = Limits { cpu: MOST_CPU, memory };
         let before = (running::own_usage(), running::own_memory().unwrap_or(0));
         let (running, ended) = mpsc::channel();
-        let thread = thread::spawn(move || {
+        let watching = move || {
             let mut is_told = !io::stderr().is_terminal();
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(LOOK) {
                 let (cpu, reason) = limits.look(before);
@@ -57,8 +57,9 @@ impl AnalysisWatch {
                     terminal::note("framepath: the recording has ended; its analysis goes on");
                 }
             }
-        });
-        AnalysisWatch { running: Some(running), thread: Some(thread) }
+        };
+        let thread = thread::Builder::new().name("fp-analysis".to_owned()).spawn(watching).ok();
+        AnalysisWatch { running: Some(running), thread }
     }
 }
 

@@ -9,6 +9,7 @@
 
 pub mod assembler;
 pub mod btf;
+pub mod link_removal;
 pub mod map;
 pub mod program;
 pub mod ring;

@@ -13,6 +13,8 @@ pub mod children;
 #[cfg(not(any(loom, miri)))]
 pub mod chosen_file;
 #[cfg(not(any(loom, miri)))]
+pub(crate) mod controller_groups;
+#[cfg(not(any(loom, miri)))]
 pub mod cpu_quota;
 #[cfg(not(loom))]
 pub mod crash;
@@ -35,6 +37,8 @@ pub mod memory_words;
 pub mod owners;
 #[cfg(not(any(loom, miri)))]
 pub mod priority;
+#[cfg(not(any(loom, miri)))]
+pub mod process_room;
 #[cfg(not(any(loom, miri)))]
 pub mod regular_file;
 #[cfg(not(loom))]

@@ -11,9 +11,10 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use framepath_os::bpf::assembler::Assembler;
 use framepath_os::bpf::btf::Btf;
+use framepath_os::bpf::link_removal::{remove, remove_all};
 use framepath_os::bpf::map::ProgramMap;
 use framepath_os::bpf::program::{
-    BpfProgram, FunctionInterface, FunctionPlace, Link, ProgramKind, attach_to_functions, remove,
+    BpfProgram, FunctionInterface, FunctionPlace, Link, ProgramKind, attach_to_functions,
 };
 use framepath_os::bpf::ring::Ring;
 use framepath_os::process::regular_file::RegularFile;
@@ -459,7 +460,7 @@ impl Probes {
     pub(crate) fn detach(&mut self) {
         self.tracepoints.clear();
         self.devices.detach();
-        remove(self.links.drain(..).map(|(_, link)| link).collect());
+        remove_all(self.links.drain(..).map(|(_, link)| link).collect());
     }
 }
 

@@ -73,6 +73,7 @@ framepath_testkit::tests! {
     harmless::killed::a_tracer_that_is_killed_while_it_ends_leaves_nothing,
     harmless::killed::programs_beside_a_traced_one_run_on,
     harmless::loader::the_loader_has_no_breakpoint,
+    harmless::limits::a_command_has_all_numbers_of_processes_but_one,
     harmless::limits::a_limit_of_file_sizes_is_the_commands,
     harmless::limits::a_command_runs_traced_or_not_at_all,
     harmless::limits::an_error_before_the_start_ends_the_command_without_a_word,

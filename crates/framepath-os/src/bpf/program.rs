@@ -7,20 +7,19 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
-use rustix::pipe::{PipeFlags, pipe_with};
 
 use super::assembler::Assembler;
 use super::btf::Btf;
+use super::link_removal::{remove_all, wait_for};
 use super::{Attributes, Operation, call, call_for_descriptor};
 use crate::measure::function_event;
+use crate::process::process_room::has_room_for;
 
 /// Event for which a program is written: the verifier checks its context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,10 +85,11 @@ pub struct BpfProgram {
     kind: ProgramKind,
 }
 
-/// Attachment of a program. It ends when the value is dropped or this process ends; for several, see [`remove`].
+/// Attachment of a program. It ends when the value is dropped or this process ends; for several, see
+/// [`link_removal`](super::link_removal).
 #[derive(Debug)]
 pub struct Link {
-    descriptor: OwnedFd,
+    pub(super) descriptor: OwnedFd,
 }
 
 /// Place in a file at which a program, of kind [`ProgramKind::Function`], is attached.
@@ -112,7 +112,7 @@ const MOST_PLACES: usize = 250;
 /// must tell by themselves which ones they want. No process stops for it.
 ///
 /// A process of its own makes the links, because a SIGKILL to this one while the kernel sets breakpoints would make it leave some
-/// in other programs.
+/// in other programs. Where there is no room for one, this process makes them.
 ///
 /// # Errors
 /// EINVAL if there is no instruction at a place, or the kernel has no such interface; ESRCH without the process; EMFILE if
@@ -131,17 +131,26 @@ pub fn attach_to_functions(
             true => {
                 places.iter().map(|place| place.program.event_at_function(&path, place, process)).collect()
             }
-            false => link_apart(&path, places, process.unwrap_or(0)),
+            false if has_room_for(1) => link_apart(&path, places, process.unwrap_or(0)),
+            false => link_here(&path, places, process.unwrap_or(0)),
         };
         match descriptors {
             Ok(descriptors) => links.extend(descriptors.into_iter().map(|descriptor| Link { descriptor })),
             Err(error) => {
-                remove(links);
+                remove_all(links);
                 return Err(error);
             }
         }
     }
     Ok(links)
+}
+
+/// Makes links in this process.
+fn link_here(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Result<Vec<OwnedFd>> {
+    let link = |place: &FunctionPlace<'_>| {
+        place.program.link_to_function(path, place.offset, place.at_return, process)
+    };
+    places.iter().map(link).collect()
 }
 
 /// Makes links in a process of its own, and takes them over.
@@ -179,11 +188,7 @@ fn link_apart(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Re
     }
     drop(theirs);
     if child < 0 {
-        // Without a process of its own, this one makes the links.
-        let link = |place: &FunctionPlace<'_>| {
-            place.program.link_to_function(path, place.offset, place.at_return, process)
-        };
-        return places.iter().map(link).collect();
+        return link_here(path, places, process);
     }
     let mut bytes = [0; 4];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_PLACES))];
@@ -206,61 +211,6 @@ fn link_apart(path: &CStr, places: &[FunctionPlace<'_>], process: u32) -> io::Re
         (4, status) if status != 0 => Err(io::Error::from_raw_os_error(status)),
         _ => Err(io::Error::other("the process that makes the probes has ended")),
     }
-}
-
-/// Greatest number of processes that remove links together.
-const REMOVERS: usize = 32;
-
-/// Removes links. Returns at once; they are gone within a second or two, also if this process ends before.
-///
-/// The kernel waits for tens to hundreds of milliseconds until no CPU uses a link, so short-lived processes remove them together.
-/// They do it in their exit: in close(2), a SIGKILL to this process would make the kernel give up, and leave breakpoints in other programs
-/// (uprobe_unregister_nosync() in kernel/events/uprobes.c).
-pub fn remove(links: Vec<Link>) {
-    // One at a time: a process that is started meanwhile has a copy of this call's pipe, and would wait for one that has a copy of its
-    // own. A lock of nothing cannot be half changed.
-    static REMOVING: Mutex<()> = Mutex::new(());
-    let _alone = REMOVING.lock().unwrap_or_else(PoisonError::into_inner);
-    let descriptors: Vec<i32> = links.iter().map(|link| link.descriptor.as_raw_fd()).collect();
-    // Ends when this process has closed its copies: the last one to close a link removes it.
-    let Ok((closed, closing)) = pipe_with(PipeFlags::CLOEXEC) else { return };
-    let mut removers = Vec::new();
-    for own in descriptors.chunks(descriptors.len().div_ceil(REMOVERS).max(1)) {
-        // SAFETY: the child only calls close(2), read(2) and _exit(2), which are async-signal-safe, and reads lists that were made
-        // before.
-        match unsafe { libc::fork() } {
-            // SAFETY: the descriptors are this process's copies, which nothing uses any more.
-            0 => unsafe {
-                // A signal for the group is not for this process, and nobody waits for its output.
-                libc::setpgid(0, 0);
-                (0..=2).for_each(|descriptor| _ = libc::close(descriptor));
-                for descriptor in descriptors.iter().filter(|descriptor| !own.contains(descriptor)) {
-                    libc::close(*descriptor);
-                }
-                // Last, because the end of the pipe says that the others' links are closed here.
-                libc::close(closing.as_raw_fd());
-                let mut byte = 0u8;
-                while libc::read(closed.as_raw_fd(), (&raw mut byte).cast(), 1) < 0
-                    && *libc::__errno_location() == libc::EINTR
-                {}
-                libc::_exit(0)
-            },
-            // Without a further process, this one removes the links.
-            remover => removers.extend((remover > 0).then_some(remover)),
-        }
-    }
-    drop(links);
-    drop(closing);
-    // Without a thread that waits for them, they stay as zombies until this process ends.
-    let _ = thread::Builder::new().spawn(move || removers.into_iter().for_each(wait_for));
-}
-
-/// Waits until the child `child`, which was not waited for yet, has ended.
-fn wait_for(child: libc::pid_t) {
-    // SAFETY: plain system call with a number.
-    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0
-        && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-    {}
 }
 
 /// Attributes of BPF_PROG_LOAD.
@@ -422,49 +372,5 @@ impl BpfProgram {
             padding: 0,
         };
         Ok(Link { descriptor: call_for_descriptor(Operation::RawTracepointOpen, &attributes)? })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-    use std::time::{Duration, Instant};
-
-    use rustix::event::{EventfdFlags, eventfd};
-
-    use super::*;
-
-    /// Returns true if a child of this process has an event open, as those have that remove the links of this test.
-    fn has_remover() -> bool {
-        let is_remover = |pid: u32| {
-            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-            let parent = format!("PPid:\t{}\n", std::process::id());
-            let events = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-            let mut events = events.filter_map(|entry| fs::read_link(entry.path()).ok());
-            status.contains(&parent) && events.any(|path| path.to_string_lossy().contains("[eventfd]"))
-        };
-        let processes = fs::read_dir("/proc").unwrap().flatten();
-        processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).any(is_remover)
-    }
-
-    /// Each of several removals at once waits for its own processes, not for those of another one that have a copy of its pipe.
-    #[test]
-    fn removals_at_the_same_time_end() {
-        let threads: Vec<_> = (0..8)
-            .map(|_| {
-                thread::spawn(|| {
-                    for _ in 0..20 {
-                        let link = |_| Link { descriptor: eventfd(0, EventfdFlags::CLOEXEC).unwrap() };
-                        remove((0..4).map(link).collect());
-                    }
-                })
-            })
-            .collect();
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while has_remover() {
-            assert!(Instant::now() < deadline, "a process that removes links does not end");
-            thread::sleep(Duration::from_millis(20));
-        }
     }
 }

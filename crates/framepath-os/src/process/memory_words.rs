@@ -16,6 +16,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use super::process_room::has_room_for;
+
 /// Most words of one call: they fit in a pipe, so that the child never waits for this process.
 const MOST_WORDS: usize = 1024;
 
@@ -29,7 +31,8 @@ const PRESENT: u64 = 1 << 63;
 /// not in memory, or its address is no multiple of 8.
 ///
 /// # Errors
-/// `TimedOut` if the read takes longer than `limit`; the process has ended or is another user's; there can be no child.
+/// `TimedOut` if the read takes longer than `limit`; `ResourceBusy` if there is no room for a child
+/// ([`has_room_for`]); the process has ended or is another user's; there can be no child.
 pub fn memory_words(process: u32, addresses: &[u64], limit: Duration) -> io::Result<Vec<Option<u64>>> {
     let deadline = Instant::now() + limit;
     let addresses = &addresses[..addresses.len().min(MOST_WORDS)];
@@ -53,6 +56,9 @@ fn is_present(pages: &File, address: u64) -> bool {
 
 /// Reads words as [`memory_words`], in a child.
 fn read_by_child(process: u32, addresses: &[u64], deadline: Instant) -> io::Result<Vec<Option<u64>>> {
+    if !has_room_for(1) {
+        return Err(io::ErrorKind::ResourceBusy.into());
+    }
     let memory = File::open(format!("/proc/{process}/mem"))?;
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
     // SAFETY: the child makes only system calls, and ends by one.

@@ -216,7 +216,7 @@ impl Program {
 }
 
 /// Copies a library to `folder`, with the name by which others need it.
-fn copy(name: &str, folder: &Path) -> Result<PathBuf, Missing> {
+pub(crate) fn copy(name: &str, folder: &Path) -> Result<PathBuf, Missing> {
     let found = Command::new("cc").arg(format!("-print-file-name={name}")).output().unwrap().stdout;
     let found = PathBuf::from(String::from_utf8(found).unwrap().trim());
     let file =

@@ -4,15 +4,51 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use framepath_testkit::{CommandOutput, finish, program};
+use framepath_testkit::harness::{Missing, Tested, needs_root};
+use framepath_testkit::{CommandOutput, finish, holds_within, program};
 
-use super::{levels, open_folder};
+use super::killed::copy;
+use super::{SOON, compile, levels, open_folder, source};
+
+/// Starts twenty children, one after the other, and counts those that it could not start.
+const FORKS: &str = "forks.c";
 
 /// Folders in which root's library of level `preload` can be.
 const LIBRARY_FOLDERS: [&str; 4] = ["/run", "/var/lib", "/usr/local/lib", "/root"];
+
+/// Cgroup that limits the number of processes. Dropping the value removes it.
+struct ProcessGroup(PathBuf);
+
+impl ProcessGroup {
+    fn new(most: u32) -> Result<ProcessGroup, Missing> {
+        needs_root()?;
+        let missing = |error| Missing::new(format!("no cgroup for a limit of processes: {error}"));
+        // Version 1, and version 2.
+        let roots = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup"];
+        let root = roots.into_iter().map(Path::new).find(|root| root.join("cgroup.procs").exists());
+        let root = root.ok_or_else(|| missing("none is mounted; mount one".to_owned()))?;
+        let folder = root.join(format!("framepath-test-{}", std::process::id()));
+        fs::create_dir(&folder).map_err(|error| missing(error.to_string()))?;
+        let group = ProcessGroup(folder);
+        fs::write(group.0.join("pids.max"), most.to_string()).map_err(|error| missing(error.to_string()))?;
+        Ok(group)
+    }
+
+    /// Returns the line of a shell script with which the shell enters the group.
+    fn entrance(&self) -> String {
+        format!("echo $$ >{}/cgroup.procs", self.0.display())
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        let is_removed = holds_within(SOON, || fs::remove_dir(&self.0).is_ok());
+        assert!(is_removed || std::thread::panicking(), "{} has processes", self.0.display());
+    }
+}
 
 /// Returns a shell in `folder` that runs the line `limit`, and then becomes `command`: alone, or traced with `options`.
 fn limited(limit: &str, folder: &Path, options: Option<&[&str]>, command: &[&OsStr]) -> Command {
@@ -40,6 +76,29 @@ fn same_at_each_level(limit: &str, command: &[&OsStr]) -> CommandOutput {
         assert_eq!(facts(&traced), facts(&alone), "{level}, {limit}: {command:?}");
     }
     alone
+}
+
+/// Alone, the program needs two numbers. Traced, the tracer has one more, and takes no other one, not for a moment: neither while
+/// the program runs nor behind its end, where the next run begins at once.
+pub(crate) fn a_command_has_all_numbers_of_processes_but_one() -> Tested {
+    let folder = open_folder();
+    let library = copy("libavutil.so", folder.path())?;
+    let forks = folder.path().join("forks");
+    // Linked to a library of FFmpeg, so that its probes are removed when a child ends.
+    compile(&source(FORKS), &forks, &["-Wl,--no-as-needed", library.to_str().unwrap()])?;
+    let library_path = format!("export LD_LIBRARY_PATH={}", folder.path().display());
+    let command = [forks.as_os_str()];
+    let run = |most: u32, options: Option<&[&str]>| {
+        let group = ProcessGroup::new(most)?;
+        let limit = format!("{library_path}\n{}", group.entrance());
+        let ran = [(); 2].map(|()| finish(limited(&limit, folder.path(), options, &command)));
+        Ok(ran.map(|ran| ran.ended(0).stdout))
+    };
+    assert_eq!(run(2, None)?, ["0 of 20 failed\n"; 2]);
+    for level in levels() {
+        assert_eq!(run(3, Some(&["--level", level]))?, ["0 of 20 failed\n"; 2], "{level}");
+    }
+    Ok(())
 }
 
 pub(crate) fn a_limit_of_file_sizes_is_the_commands() {
