@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath trace`: shows when the threads of any program ran, were preempted and waited.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process;
 use std::time::Duration;
@@ -108,7 +109,7 @@ pub(crate) struct TraceArgs {
 
     /// Program to start, and its arguments, after `--`; it runs without a shell
     #[arg(last = true, value_name = "COMMAND")]
-    command: Vec<String>,
+    command: Vec<OsString>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]

@@ -77,6 +77,7 @@ framepath_testkit::tests! {
     harmless::limits::a_limit_of_file_sizes_is_the_commands,
     harmless::limits::a_command_runs_traced_or_not_at_all,
     harmless::limits::an_error_before_the_start_ends_the_command_without_a_word,
+    harmless::limits::arguments_of_any_bytes_reach_the_command,
     harmless::plugins::a_program_that_loads_many_libraries_is_never_stopped,
     harmless::plugins::the_parent_of_such_a_program_sees_no_stop,
     causes::costs_in_a_demuxer_have_their_causes,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands under tight limits do the same as alone, or do not start.
+//! Commands under tight limits, commands that cannot be traced, and unusual arguments: traced, they do the same as alone, or do not
+//! start.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -160,5 +161,24 @@ pub(crate) fn an_error_before_the_start_ends_the_command_without_a_word() {
         assert_eq!((ran.stdout.as_str(), ran.stderr.lines().count()), ("", 1), "{ran:#?}");
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().flatten().collect();
         assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+pub(crate) fn arguments_of_any_bytes_reach_the_command() {
+    let bytes = OsStr::from_bytes(b"a\xff\xfe\x80b");
+    let script = OsStr::new("printf %s \"$1\" | od -An -tx1; exit 4");
+    let command = [OsStr::new("sh"), OsStr::new("-c"), script, OsStr::new("sh"), bytes];
+    let ran = same_at_each_level(":", &command);
+    assert_eq!((ran.code, ran.stdout.as_str()), (Some(4), " 61 ff fe 80 62\n"));
+    // The program, too, can have such a name.
+    let folder = open_folder();
+    let program = folder.path().join(OsStr::from_bytes(b"program\xff"));
+    std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
+    let command = [program.as_os_str(), OsStr::new("-c"), OsStr::new("exit 5")];
+    assert_eq!(same_at_each_level(":", &command).code, Some(5));
+    for level in levels() {
+        let options = ["--level", level, "--json", "-"];
+        let ran = finish(limited(":", folder.path(), Some(&options), &command)).ended(5);
+        assert!(ran.stdout.contains("program\u{fffd}"), "{}", ran.stdout);
     }
 }
