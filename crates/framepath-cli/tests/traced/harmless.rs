@@ -3,8 +3,8 @@
 
 pub(crate) mod commands;
 pub(crate) mod killed;
-pub(crate) mod loader;
 pub(crate) mod limits;
+pub(crate) mod loader;
 pub(crate) mod plugins;
 pub(crate) mod signals;
 pub(crate) mod terminal;
