@@ -75,7 +75,7 @@ enum Target {
 #[derive(Debug)]
 pub(crate) struct EventLog {
     events: ProcessEvents,
-    /// Wake-up for the mappings that get probes, if the kernel gives one.
+    /// Mappings of files that get probes, with a wake-up. Without it, they are among the events.
     mappings: Option<MappingWatch>,
     pub(crate) times: ThreadTimes,
     /// Events whose turn has not come: another CPU may still write earlier ones.
@@ -150,16 +150,16 @@ impl Recording {
         let folders = variable(command, "LD_LIBRARY_PATH");
         let failed = |error| TraceError::Start { program: what.clone(), error };
         let child = HeldChild::start(command).map_err(failed)?;
-        let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()));
+        let has_probes = calls.as_ref().is_some_and(CallLog::has_probes);
+        let mappings = has_probes.then(|| MappingWatch::of_threads(&[child.pid()], true).ok()).flatten();
+        let maps = has_probes && mappings.is_none();
+        let events = ProcessEvents::of_threads(&[child.pid()], true, sample_every(calls.is_some()), maps);
         let events = events.map_err(|error| cannot_observe(&what, 1, error))?;
         if let Some(calls) = &mut calls {
             let begun = calls.begin(child.pid().unsigned_abs(), program.as_deref(), folders.as_deref());
             begun.map_err(|error| TraceError::NoProbes { error })?;
         }
-        let mut log = EventLog::new(events, ThreadTimes::default(), calls.is_some());
-        if calls.as_ref().is_some_and(CallLog::has_probes) {
-            log.mappings = MappingWatch::of_threads(&[child.pid()], true).ok();
-        }
+        let log = EventLog { mappings, ..EventLog::new(events, ThreadTimes::default(), calls.is_some()) };
         let target = Target::Command(child);
         Ok(Recording { log, calls, target, what, start_ns: now_ns(), no_higher: None })
     }
@@ -185,10 +185,13 @@ impl Recording {
         let start_ns = now_ns();
         let numbers: Vec<i32> = threads.iter().map(|thread| thread.number).collect();
         let samples = sample_every(level != Some(TraceLevel::Threads));
-        let events = ProcessEvents::of_threads(&numbers, false, samples).map_err(|error| match error {
-            ObserveError::NoThread => TraceError::NoProcess { pid },
-            error => cannot_observe(&what, numbers.len(), error),
-        })?;
+        let mappings = samples.and_then(|_| MappingWatch::of_threads(&numbers, false).ok());
+        let maps = samples.is_some() && mappings.is_none();
+        let events =
+            ProcessEvents::of_threads(&numbers, false, samples, maps).map_err(|error| match error {
+                ObserveError::NoThread => TraceError::NoProcess { pid },
+                error => cannot_observe(&what, numbers.len(), error),
+            })?;
         // Without the threads that have ended before they were observed.
         let mut times = ThreadTimes::default();
         for RunningThread { number, name, waits } in threads_of(pid).map_err(no_process)? {
@@ -211,10 +214,7 @@ impl Recording {
         };
         // It may have executed a set-user-ID program before it was traced. From then on, such a process leaves the recording.
         check_user()?;
-        let mut log = EventLog::new(events, times, calls.is_some());
-        if calls.is_some() {
-            log.mappings = MappingWatch::of_threads(&numbers, false).ok();
-        }
+        let log = EventLog { mappings, ..EventLog::new(events, times, calls.is_some()) };
         Ok(Recording { log, calls, target: Target::Process { pid, cpu_ns }, what, start_ns, no_higher })
     }
 
@@ -352,8 +352,8 @@ impl EventLog {
     /// Reads the events, and passes on those that no earlier one can follow.
     fn read(&mut self) {
         let written_ns = now_ns().saturating_sub(WRITTEN_NS);
-        let EventLog { events, waiting, mapped, ended, forked, .. } = self;
-        events.drain(|event| match event.kind {
+        let EventLog { events, mappings, waiting, mapped, ended, forked, .. } = self;
+        let mut take = |event: ThreadEvent| match event.kind {
             ThreadEventKind::Mapped { range, file, path } => {
                 let ThreadEvent { process, at_ns, .. } = event;
                 mapped.push(FileMapping { process, at_ns, range, file, path });
@@ -367,7 +367,9 @@ impl EventLog {
                 waiting.push(event);
             }
             kind => waiting.push(ThreadEvent { kind, ..event }),
-        });
+        };
+        events.drain(&mut take);
+        mappings.iter_mut().for_each(|mappings| mappings.drain(&mut take));
         self.pass_on(written_ns);
     }
 
@@ -439,11 +441,12 @@ pub(crate) fn look(watch: &EndWatch, log: &mut EventLog, calls: Option<&mut Call
             let mut has_ended = watch.has_ended();
             while !has_ended && now_ns() < until_ns {
                 let limit = Duration::from_nanos(until_ns.saturating_sub(now_ns()));
-                if log.mappings.as_mut().is_some_and(|mappings| mappings.wait(limit)) {
+                if log.mappings.as_ref().is_some_and(|mappings| mappings.wait(limit)) {
+                    // A program that loads many libraries does not wake up this process for each one, and a look at its mappings would
+                    // be in the way of the loader, which changes them in several steps.
+                    std::thread::sleep(BETWEEN_NEWS);
                     log.read();
                     log.give_news(calls);
-                    // A program that loads many libraries does not wake up this process for each one.
-                    std::thread::sleep(BETWEEN_NEWS);
                 }
                 has_ended = watch.has_ended();
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Wake-up when the threads of another process, or those that they start, map a file from which they can execute code.
+//! Files from which the threads of another process, or those that they start, can execute code, at the moment at which they map them.
 //!
-//! The records of [`ProcessEvents`](super::process_events::ProcessEvents) say what was mapped, but wake up nobody. Here the kernel
-//! wakes up this process at each record, which only mappings have. A breakpoint in the loader would tell the same, but it is in
+//! [`ProcessEvents`](super::process_events::ProcessEvents) can report the same, but wake up nobody. Here the kernel
+//! wakes up this process at each record: mappings, starts and ends of threads. A breakpoint in the loader would tell the same, but it is in
 //! the loader of every program on the machine: debuggers set theirs at the same place, and emulators translate the
 //! breakpoint.
 
@@ -14,6 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::param::page_size;
 
 use super::perf_ring::{PerfRing, attributes, open_event, share_ring};
+use super::process_events::{ThreadEvent, ThreadEventKind, parse};
 use crate::process::affinity::online_cpus;
 
 /// Size of a CPU's ring without its control page, pages: more than the longest path.
@@ -31,15 +32,15 @@ pub struct MappingWatch {
 }
 
 impl MappingWatch {
-    /// Watches `threads` and what they start later. With `at_exec`, the watch begins when the process executes a program. Threads for
-    /// which there is no descriptor left are not watched.
+    /// Watches `threads` and what they start later. With `at_exec`, the watch begins when the process executes a program.
     ///
     /// # Errors
-    /// The kernel denies it, or no thread is left.
+    /// The kernel denies it, no thread is left, or there are too many descriptors: it needs one for each thread and CPU.
     pub fn of_threads(threads: &[i32], at_exec: bool) -> io::Result<MappingWatch> {
         let mut attr = attributes();
         attr.set_context_switch(0);
         attr.set_mmap(1);
+        attr.set_mmap2(1);
         attr.set_inherit(1);
         // One byte in the ring wakes up.
         attr.set_watermark(1);
@@ -61,12 +62,6 @@ impl MappingWatch {
                     }
                     // A thread may end at any time.
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => {}
-                    Err(error)
-                        if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
-                            && !leaders.is_empty() =>
-                    {
-                        break;
-                    }
                     Err(error) => return Err(error),
                 }
             }
@@ -78,17 +73,23 @@ impl MappingWatch {
     }
 
     /// Waits until a file has been mapped since the last call, at most for `limit`. Returns true if one was.
-    pub fn wait(&mut self, limit: Duration) -> bool {
+    pub fn wait(&self, limit: Duration) -> bool {
         let limit = Timespec::try_from(limit).ok();
         let mut events: Vec<PollFd<'_>> =
             self.leaders.iter().map(|event| PollFd::new(event, PollFlags::IN)).collect();
         // A signal ends the wait, too.
-        let _ = poll(&mut events, limit.as_ref());
-        let mut is_mapped = false;
+        poll(&mut events, limit.as_ref()).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Calls `take` with each event since the last call: mappings, and lost events.
+    pub fn drain(&mut self, mut take: impl FnMut(ThreadEvent)) {
+        let is_wanted = |event: &ThreadEvent| {
+            // The kernel gives such an event the starts and ends of threads, too; `ProcessEvents` has them.
+            matches!(event.kind, ThreadEventKind::Mapped { .. } | ThreadEventKind::Lost { .. })
+        };
         for ring in &mut self.rings {
-            ring.drain(|_| is_mapped = true);
+            ring.drain(|record| parse(&record).filter(is_wanted).into_iter().for_each(&mut take));
         }
-        is_mapped
     }
 }
 
@@ -100,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_process_that_maps_code_wakes_up_its_watch() {
-        let mut watch = match MappingWatch::of_threads(&[std::process::id() as i32], false) {
+        let watch = match MappingWatch::of_threads(&[std::process::id() as i32], false) {
             Ok(watch) => watch,
             // The kernel of a sandbox may deny it.
             Err(error) => return assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
@@ -111,6 +112,12 @@ mod tests {
         let mut watch = MappingWatch::of_threads(&[thread], false).unwrap();
         assert!(Command::new("true").status().unwrap().success());
         assert!(watch.wait(Duration::from_secs(5)));
+        let mut names = Vec::new();
+        watch.drain(|event| match event.kind {
+            ThreadEventKind::Mapped { path, .. } => names.push(path.file_name().unwrap().to_owned()),
+            other => panic!("{other:?}"),
+        });
+        assert!(names.iter().any(|name| name.to_string_lossy().starts_with("ld-")), "{names:?}");
         // Nothing more has come.
         assert!(!watch.wait(Duration::ZERO));
     }

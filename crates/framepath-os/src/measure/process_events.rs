@@ -124,7 +124,7 @@ impl From<io::Error> for ObserveError {
 impl ProcessEvents {
     /// Observes `threads`, which are all threads of a process, and what they start later. With `at_exec`, the
     /// observation begins when the process executes a program. With `sample_every`, each thread has a sample whenever it
-    /// has been on a CPU for this time, and the files with code that the processes map are reported.
+    /// has been on a CPU for this time. With `maps`, the files with code that the processes map are reported.
     ///
     /// # Errors
     /// [`ObserveError`]; [`ObserveError::NoThread`] only if all threads have ended.
@@ -132,15 +132,16 @@ impl ProcessEvents {
         threads: &[i32],
         at_exec: bool,
         sample_every: Option<Duration>,
+        maps: bool,
     ) -> Result<ProcessEvents, ObserveError> {
         let mut attr = attributes();
         if let Some(time) = sample_every {
             attr.config = perf::PERF_COUNT_SW_CPU_CLOCK.into();
             attr.__bindgen_anon_1.sample_period = time.as_nanos() as u64;
             attr.sample_type |= u64::from(perf::PERF_SAMPLE_IP);
-            attr.set_mmap(1);
-            attr.set_mmap2(1);
         }
+        attr.set_mmap(maps.into());
+        attr.set_mmap2(maps.into());
         attr.set_inherit(1);
         attr.set_comm(1);
         attr.set_comm_exec(1);
@@ -189,7 +190,7 @@ impl ProcessEvents {
 }
 
 /// Returns the event of a record; `None` for a record that says nothing about threads.
-fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
+pub(super) fn parse(record: &PerfRecord<'_>) -> Option<ThreadEvent> {
     let ((process, thread), at_ns) = (record.ids(), record.at_ns());
     let event = |kind| Some(ThreadEvent { process, thread, at_ns, kind });
     match record.kind {
