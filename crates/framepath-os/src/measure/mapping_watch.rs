@@ -17,8 +17,8 @@ use super::perf_ring::{PerfRing, attributes, open_event, share_ring};
 use super::process_events::{ThreadEvent, ThreadEventKind, parse};
 use crate::process::affinity::online_cpus;
 
-/// Size of a CPU's ring without its control page, pages: more than the longest path.
-const DATA_PAGES: usize = 4;
+/// Size of a CPU's ring without its control page, pages: two thousand mappings.
+const DATA_PAGES: usize = 64;
 
 /// Watch for mappings of files with code. They are not watched any more when the value is dropped.
 #[derive(Debug)]
