@@ -30,6 +30,7 @@ pub mod mapping_watch;
 mod perf_ring;
 #[cfg(not(loom))]
 pub mod pmu;
+#[cfg(not(loom))]
 pub mod process_events;
 #[cfg(not(loom))]
 pub mod switches;
