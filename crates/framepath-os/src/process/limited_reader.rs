@@ -18,11 +18,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
-use super::memory_words::close_others;
+use super::memory_words::{close_others, end_child, wait_for_answer};
 
 /// Most bytes of a file that are read.
 pub const MOST_BYTES: usize = 64 << 10;
@@ -128,16 +126,7 @@ impl ReadingChild {
     /// `TimedOut` behind the deadline; the child has ended.
     fn read(&self, path: &[u8], deadline: Instant) -> io::Result<io::Result<Vec<u8>>> {
         send(&self.socket, path, SendFlags::NOSIGNAL)?;
-        loop {
-            let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()));
-            let left = left.map_err(|_| io::ErrorKind::InvalidInput)?;
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&left)) {
-                Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-                Ok(_) => break,
-                Err(Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
+        wait_for_answer(&self.socket, deadline)?;
         let mut answer = vec![0; HEAD_BYTES + MOST_BYTES];
         let (length, _) = recv(&self.socket, &mut answer[..], RecvFlags::DONTWAIT)?;
         let (head, bytes) = answer[..length].split_first_chunk().ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -149,14 +138,8 @@ impl ReadingChild {
 
     /// Kills the child, and waits for it as `flags` of waitpid(2) say.
     fn end(self, flags: libc::c_int) {
-        // SAFETY: plain system calls; the child has not been waited for, so the number is still its own. The kill has no effect on a
-        // child that has ended.
-        unsafe {
-            libc::kill(self.pid, libc::SIGKILL);
-            while libc::waitpid(self.pid, std::ptr::null_mut(), flags) == -1
-                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
-            {}
-        }
+        // SAFETY: only this function waits for the child, once.
+        unsafe { end_child(self.pid, flags) };
     }
 }
 

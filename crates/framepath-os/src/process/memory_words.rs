@@ -8,11 +8,12 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::param::page_size;
 use rustix::pipe::{PipeFlags, pipe_with};
 
@@ -72,17 +73,41 @@ fn read_by_child(process: u32, addresses: &[u64], deadline: Instant) -> io::Resu
     };
     drop(write);
     let found = read_words(&mut File::from(read), addresses.len(), deadline);
-    // SAFETY: plain system calls; the child has not been waited for, so the number is still its own. The kill has no effect on a
-    // child that has ended.
+    // A child that waits for a file system ends later: nobody else waits for it, and it goes with this process.
+    // SAFETY: only this function waits for the child, once.
+    unsafe { end_child(child, if found.is_ok() { 0 } else { libc::WNOHANG }) };
+    found
+}
+
+/// Kills a child of this process, and waits for it as `flags` of waitpid(2) say.
+///
+/// # Safety
+/// Nobody has waited for the child, so that the number is still its own.
+pub(super) unsafe fn end_child(child: libc::pid_t, flags: libc::c_int) {
+    // SAFETY: plain system calls. The kill has no effect on a child that has ended.
     unsafe {
         libc::kill(child, libc::SIGKILL);
-        // One that waits for a file system ends later: nobody else waits for it, and it goes with this process.
-        let flags = if found.is_ok() { 0 } else { libc::WNOHANG };
         while libc::waitpid(child, std::ptr::null_mut(), flags) == -1
             && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
         {}
     }
-    found
+}
+
+/// Waits until the other end of `from` has written something, or is closed.
+///
+/// # Errors
+/// `TimedOut` behind the deadline; poll(2) failed.
+pub(super) fn wait_for_answer(from: impl AsFd, deadline: Instant) -> io::Result<()> {
+    loop {
+        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()));
+        let left = left.map_err(|_| io::ErrorKind::InvalidInput)?;
+        match poll(&mut [PollFd::new(&from, PollFlags::IN)], Some(&left)) {
+            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Reads the words from the child, which then ends.
@@ -90,14 +115,7 @@ fn read_words(from: &mut File, count: usize, deadline: Instant) -> io::Result<Ve
     let mut bytes = vec![0; count * BYTES];
     let mut filled = 0;
     while filled < bytes.len() {
-        let left = Timespec::try_from(deadline.saturating_duration_since(Instant::now()));
-        let left = left.map_err(|_| io::ErrorKind::InvalidInput)?;
-        match poll(&mut [PollFd::new(from, PollFlags::IN)], Some(&left)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(error) => return Err(error.into()),
-        }
+        wait_for_answer(&*from, deadline)?;
         match from.read(&mut bytes[filled..]) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(read) => filled += read,
