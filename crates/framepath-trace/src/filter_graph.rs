@@ -189,7 +189,7 @@ impl Branch {
                 Some(slot.saturating_add(unit.half_ns()).saturating_sub(ROUNDING_NS))
             }
             Step::Moves(expression, unit) => {
-                // What is stretched is cut to a multiple of the unit.
+                // setpts cuts a stretched time to a multiple of the unit.
                 let cut = if expression.is_stretching() { 2 * unit.half_ns() } else { 0 };
                 let ns = ns.saturating_add(cut.saturating_sub(ROUNDING_NS).max(0));
                 Some(expression.before(ns, input.start_ns))

@@ -64,7 +64,7 @@ impl Maps<'_> {
         program.set(R2, 8).copy(R3, R9).add(R3, task.cred as i32).call(Helper::ReadKernel);
         program.load(R9, R10, STASH);
         for (member, id) in task.effective.into_iter().zip([own.user, own.group]) {
-            // What cannot be read is root's 0.
+            // An id that cannot be read counts as 0, that of root.
             read_kernel(&mut program, R1, R9, member);
             program.set(R2, id as i32).shift_left(R2, 32).shift_left(R1, 32).subtract(R1, R2);
             program.jump_if(R1, Condition::NotEqual, 0, &other);

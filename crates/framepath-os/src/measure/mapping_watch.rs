@@ -118,7 +118,7 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert!(names.iter().any(|name| name.to_string_lossy().starts_with("ld-")), "{names:?}");
-        // Nothing more has come.
+        // The ring is empty again.
         assert!(!watch.wait(Duration::ZERO));
     }
 }

@@ -153,7 +153,7 @@ unsafe fn write_words(memory: RawFd, to: RawFd, addresses: &[u64]) -> ! {
 /// Closes all descriptors of this process but `one` and `other`. Returns false if that fails.
 ///
 /// # Safety
-/// Nothing in this process uses its other descriptors any more.
+/// This process uses none of its other descriptors afterwards.
 pub(super) unsafe fn close_others(one: RawFd, other: RawFd) -> bool {
     let (low, high) = (i64::from(one.min(other)), i64::from(one.max(other)));
     let ranges = [(0, low - 1), (low + 1, high - 1), (high + 1, i64::from(u32::MAX))];
